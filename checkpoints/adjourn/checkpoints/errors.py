@@ -1,0 +1,202 @@
+"""What can go wrong, said to the person who meets it.
+
+Every error has one base, `AdjournError`, keeps its ids as attributes, survives pickling (so that it can
+cross a process), and says what to do. `exit_status` is what the command line ends with (C-95).
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+
+class AdjournError(Exception):
+    """The base of all errors that Adjourn raises on purpose."""
+
+    exit_status: ClassVar[int] = 4
+
+    def __reduce__(self) -> tuple[Callable[..., "AdjournError"], tuple[Any, ...]]:
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[AdjournError], args: tuple[Any, ...], attributes: dict[str, Any]) -> AdjournError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
+
+
+class UsageError(AdjournError):
+    """A setting, an argument or a definition is not usable. The message says which and what would be."""
+
+    exit_status = 2
+
+
+class ToolDefinitionError(UsageError):
+    """A function cannot become a tool as it is declared. Mend the declaration; nothing ran."""
+
+
+class RunNotFound(AdjournError):
+    """There is no run with this id in this store. `adjourn runs` lists the ones that are there."""
+
+    exit_status = 2
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"there is no run {run_id!r} in this store; `adjourn runs` lists the runs it holds")
+        self.run_id = run_id
+
+
+class InterruptNotFound(AdjournError):
+    """The run has no question with this id. The message lists the ones that it has."""
+
+    exit_status = 2
+
+    def __init__(self, run_id: str, interrupt_id: str, known: tuple[str, ...] = ()) -> None:
+        hint = f"its open questions are {', '.join(known)}" if known else "it has no open question"
+        super().__init__(f"run {run_id} has no question {interrupt_id!r}; {hint}")
+        self.run_id = run_id
+        self.interrupt_id = interrupt_id
+        self.known = known
+
+
+class RunBusy(AdjournError):
+    """Somebody else drives this run, or the thread has a run that works. Try again when it has ended."""
+
+    exit_status = 5
+
+    def __init__(self, run_id: str, owner: str | None = None, until: str | None = None) -> None:
+        held = f" by {owner}" if owner else ""
+        lease = f" (lease until {until})" if until else ""
+        super().__init__(
+            f"run {run_id} is being driven{held}{lease}; wait for it to end, or recover it after its lease"
+        )
+        self.run_id = run_id
+        self.owner = owner
+        self.until = until
+
+
+class InvalidAnswer(AdjournError):
+    """An answer does not fit its question. Nothing was changed and the question is still open.
+
+    `problems` maps a field (or `""` for the whole answer) to what is wrong with it.
+    """
+
+    exit_status = 2
+
+    def __init__(self, interrupt_id: str, problems: dict[str, str]) -> None:
+        said = "; ".join(f"{field}: {why}" if field else why for field, why in problems.items())
+        super().__init__(f"the answer to {interrupt_id} was not accepted: {said}")
+        self.interrupt_id = interrupt_id
+        self.problems = problems
+
+
+class AlreadyAnswered(AdjournError):
+    """This question was settled before, by somebody, at some time; the first answer stands."""
+
+    exit_status = 5
+
+    def __init__(
+        self, interrupt_id: str, state: str, by: str | None = None, at: str | None = None
+    ) -> None:
+        who = f" by {by}" if by else ""
+        when = f" at {at}" if at else ""
+        super().__init__(f"question {interrupt_id} is already {state}{who}{when}; nothing was changed")
+        self.interrupt_id = interrupt_id
+        self.state = state
+        self.by = by
+        self.at = at
+
+
+class NotResumable(AdjournError):
+    """The run is not in a state that can be resumed: it has ended, or nothing is missing."""
+
+    exit_status = 5
+
+    def __init__(self, run_id: str, status: str, what: str = "it cannot be resumed") -> None:
+        super().__init__(f"run {run_id} is {status}; {what}")
+        self.run_id = run_id
+        self.status = status
+
+
+class WrongGraph(AdjournError):
+    """The run was started by another graph than the one at hand. Name the app that started it."""
+
+    exit_status = 2
+
+    def __init__(self, run_id: str, stored: str, given: str) -> None:
+        super().__init__(
+            f"run {run_id} belongs to graph {stored!r}, but the app at hand is {given!r}; "
+            f"name the app that started it (--app FILE.py:NAME)"
+        )
+        self.run_id = run_id
+        self.stored = stored
+        self.given = given
+
+
+class NotAllowed(AdjournError):
+    """This person may not do this. `who` and `what` say who and what."""
+
+    exit_status = 2
+
+    def __init__(self, who: str | None, what: str) -> None:
+        super().__init__(f"{who or 'an unnamed person'} may not {what}")
+        self.who = who
+        self.what = what
+
+
+class LeaseLost(AdjournError):
+    """Another owner took this run over; what this process wrote was refused and changed nothing.
+
+    Stop driving it. The new owner goes on from what is stored.
+    """
+
+    exit_status = 5
+
+    def __init__(self, run_id: str, fence: int) -> None:
+        super().__init__(
+            f"run {run_id} has another owner now (this one held fence {fence}); the write was refused"
+        )
+        self.run_id = run_id
+        self.fence = fence
+
+
+class IllegalMove(AdjournError):
+    """A life cycle has no such move. Nothing was changed; this is a bug or a damaged row."""
+
+    def __init__(self, of: str, state: str, event: str) -> None:
+        super().__init__(f"{of}: no move {event!r} from state {state!r}")
+        self.of = of
+        self.state = state
+        self.event = event
+
+
+class StoredDataError(AdjournError):
+    """A row of the database does not decode, or does not fit its hash. `table` and `key` name it."""
+
+    def __init__(self, table: str, key: str, why: str) -> None:
+        super().__init__(f"{table} {key}: {why}; the row is damaged or was changed by hand")
+        self.table = table
+        self.key = key
+        self.why = why
+
+
+class StoreError(AdjournError):
+    """The database cannot be opened or is not one of ours. The message says what to do."""
+
+
+class SchemaVersionError(StoreError):
+    """The database was written by a newer version of Adjourn. Upgrade the program; nothing was touched."""
+
+    def __init__(self, found: int, known: int) -> None:
+        super().__init__(
+            f"the database has schema version {found}, this program knows up to {known}; upgrade adjourn"
+        )
+        self.found = found
+        self.known = known
+
+
+class ModelFailed(AdjournError):
+    """A model call failed for good. The run is `failed`, keeps everything, and can be resumed."""
+
+    def __init__(self, model: str, why: str) -> None:
+        super().__init__(f"the model {model} could not be asked: {why}")
+        self.model = model
+        self.why = why

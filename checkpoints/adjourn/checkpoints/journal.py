@@ -1,0 +1,350 @@
+"""Runs, steps, calls, questions and events: what is written and read inside a transaction.
+
+Each function takes the connection of the caller's transaction, so that a fact and its event are committed
+together (C-65). Statements are built once; SQLAlchemy compiles each once per database.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import Connection, Table, bindparam, func, insert, select, update
+
+from adjourn.checkpoints.database import now
+from adjourn.checkpoints.errors import AlreadyAnswered, LeaseLost, RunNotFound
+from adjourn.checkpoints.events import Event, event_from_row
+from adjourn.checkpoints.lifecycle import (
+    INTERRUPT_MOVES,
+    RUN_MOVES,
+    InterruptState,
+    RunEvent,
+    RunStatus,
+    StopReason,
+    sources,
+)
+from adjourn.checkpoints.records import CallRow, Interrupt, RunRow, StepRow, from_json, to_json
+from adjourn.checkpoints.run_schema import audit, calls, events, interrupts, runs, steps
+
+_JSON = frozenset({"input", "error", "arguments", "payload", "response_schema", "answer", "shown"})
+
+
+def _encoded(row: Any, table: Table) -> dict[str, Any]:
+    values = asdict(row)
+    for name in _JSON & values.keys() - ({"answer"} if table is runs else set()):
+        values[name] = to_json(values[name])
+    return values
+
+
+_insert_run = insert(runs)
+_insert_step = insert(steps)
+_insert_call = insert(calls)
+_insert_interrupt = insert(interrupts)
+_insert_event = insert(events)
+_insert_audit = insert(audit)
+
+
+def insert_run(connection: Connection, run: RunRow) -> None:
+    """Store a new run. The database refuses a second live run on a thread (`sqlalchemy.exc.IntegrityError`)."""
+    connection.execute(_insert_run, _encoded(run, runs))
+
+
+def insert_step(connection: Connection, step: StepRow) -> None:
+    """Store a step, and count it and its tokens on the run."""
+    connection.execute(_insert_step, _encoded(step, steps))
+    connection.execute(
+        _count_step,
+        {
+            "id_": step.run_id,
+            "n": step.step,
+            "in_": step.input_tokens or 0,
+            "out": step.output_tokens or 0,
+        },
+    )
+
+
+_count_step = (
+    update(runs)
+    .where(runs.c.id == bindparam("id_"))
+    .values(
+        steps=bindparam("n"),
+        input_tokens=runs.c.input_tokens + bindparam("in_"),
+        output_tokens=runs.c.output_tokens + bindparam("out"),
+    )
+)
+
+
+def insert_calls(connection: Connection, rows: Sequence[CallRow]) -> None:
+    """Store the calls of a step as planned (or with the outcome they already have)."""
+    if rows:
+        connection.execute(_insert_call, [_encoded(row, calls) for row in rows])
+
+
+def insert_interrupts(connection: Connection, rows: Sequence[Interrupt]) -> None:
+    """Store questions. Their ids derive from the call, so one that is already there is left alone."""
+    known = _known(connection, interrupts.c.id, [row.id for row in rows])
+    fresh = [_encoded(row, interrupts) for row in rows if row.id not in known]
+    if fresh:
+        connection.execute(_insert_interrupt, fresh)
+
+
+def _known(connection: Connection, column: Any, values: list[str]) -> set[str]:
+    found = connection.execute(select(column).where(column.in_(bindparam("v", expanding=True))), {"v": values})
+    return set(found.scalars())
+
+
+_this_call = (
+    (calls.c.run_id == bindparam("run_id_"))
+    & (calls.c.step == bindparam("step_"))
+    & (calls.c.call_id == bindparam("call_id_"))
+)
+_UPDATES: dict[tuple[str, ...], Any] = {}
+
+
+def update_call(connection: Connection, run_id: str, step: int, call_id: str, **values: Any) -> None:
+    """Change columns of one call."""
+    names = tuple(sorted(values))
+    statement = _UPDATES.setdefault(
+        names, update(calls).where(_this_call).values({name: bindparam(f"v_{name}") for name in names})
+    )
+    given = {f"v_{name}": to_json(values[name]) if name in _JSON else values[name] for name in names}
+    connection.execute(statement, {"run_id_": run_id, "step_": step, "call_id_": call_id, **given})
+
+
+# -- events
+
+
+_last_event = update(runs).where(runs.c.id == bindparam("id_")).values(last_event=bindparam("n"), updated_at=bindparam("at"))
+_known_keys = select(events.c.key).where(
+    events.c.run_id == bindparam("run_id_"), events.c.key.in_(bindparam("keys", expanding=True))
+)
+_run_last_event = select(runs.c.last_event).where(runs.c.id == bindparam("run_id_")).with_for_update()
+
+
+def append_events(
+    connection: Connection, run_id: str, facts: Sequence[Event], *, last: int | None = None
+) -> list[Event]:
+    """Store the events that are not there yet, numbered on; gives the ones that are new.
+
+    `last` is the number of the run's last event where the caller holds the run's row (`leases.hold`).
+    """
+    if not facts:
+        return []
+    if last is None:
+        last = connection.execute(_run_last_event, {"run_id_": run_id}).scalar_one()
+    keys = [fact.key for fact in facts]
+    known = set(connection.execute(_known_keys, {"run_id_": run_id, "keys": keys}).scalars())
+    fresh = [fact for fact in {fact.key: fact for fact in facts}.values() if fact.key not in known]
+    numbered = [fact.numbered(last + place) for place, fact in enumerate(fresh, start=1)]
+    if numbered:
+        at = now()
+        connection.execute(_insert_event, [_event_values(run_id, fact, at) for fact in numbered])
+        connection.execute(_last_event, {"id_": run_id, "n": last + len(numbered), "at": at})
+    return numbered
+
+
+def _event_values(run_id: str, fact: Event, at: str) -> dict[str, Any]:
+    return {
+        "run_id": run_id,
+        "number": fact.number,
+        "type": fact.word,
+        "step": fact.step,
+        "path": fact.path,
+        "key": fact.key,
+        "data": to_json(fact.own()),
+        "at": at,
+    }
+
+
+def read_events(connection: Connection, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
+    """The stored events of a run with a number above `after`, in order."""
+    statement = select(events).where(events.c.run_id == run_id, events.c.number > after).order_by(events.c.number)
+    if limit is not None:
+        statement = statement.limit(limit)
+    found = []
+    for row in connection.execute(statement).mappings():
+        data = from_json(row["data"], "events", f"({run_id}, {row['number']})")
+        found.append(event_from_row(run_id, row["number"], row["type"], row["step"], row["path"], data))
+    return found
+
+
+def write_audit(
+    connection: Connection, run_id: str, action: str, *, by: str | None, interrupt_id: str | None = None, data: Any = None
+) -> None:
+    """Note who did what. Rows are only ever added."""
+    values = {"run_id": run_id, "interrupt_id": interrupt_id, "action": action, "by": by, "data": to_json(data)}
+    connection.execute(_insert_audit, {**values, "at": now()})
+
+
+# -- the moves of a run that its owner makes
+
+
+def end_run(
+    connection: Connection,
+    run_id: str,
+    fence: int,
+    event: RunEvent,
+    *,
+    active_ms: int,
+    stop_reason: StopReason | None = None,
+    answer: str | None = None,
+    error: dict[str, Any] | None = None,
+) -> None:
+    """Leave a run: it waits, has finished, was cancelled, or failed. The lease is given back.
+
+    Raises `LeaseLost` when the fence is stale: nothing is changed.
+    """
+    at = now()
+    status = RUN_MOVES[RunStatus.RUNNING][event]
+    ended = status in (RunStatus.FINISHED, RunStatus.CANCELLED)
+    values: dict[str, Any] = {
+        "status": status.value,
+        "stop_reason": stop_reason.value if stop_reason else None,
+        "answer": answer,
+        "error": to_json(error),
+        "active_ms": active_ms,
+        "lease_owner": None,
+        "lease_until": None,
+        "updated_at": at,
+        "ended_at": at if ended else None,
+    }
+    if event is RunEvent.FAIL:
+        values["failures"] = runs.c.failures + 1
+    statement = (
+        update(runs)
+        .where(runs.c.id == run_id, runs.c.fence == fence, runs.c.status == RunStatus.RUNNING.value)
+        .values(values)
+    )
+    if connection.execute(statement).rowcount != 1:
+        raise LeaseLost(run_id, fence)
+
+
+def leave_waiting(connection: Connection, run_id: str, event: RunEvent, stop_reason: StopReason) -> bool:
+    """End a run that nobody drives. False: its status does not allow it any more, and nothing was changed."""
+    at = now()
+    allowed = [one.value for one in sources(RUN_MOVES, event) if one is not RunStatus.RUNNING]
+    target = next(RUN_MOVES[one][event] for one in sources(RUN_MOVES, event))
+    changed = connection.execute(
+        update(runs)
+        .where(runs.c.id == run_id, runs.c.status.in_(allowed))
+        .values(status=target.value, stop_reason=stop_reason.value, updated_at=at, ended_at=at)
+    )
+    return changed.rowcount == 1
+
+
+# -- questions
+
+
+def answer_interrupt(connection: Connection, interrupt: Interrupt, answer: Any, *, by: str | None) -> None:
+    """Record the answer to an open question: the first one wins.
+
+    Raises `AlreadyAnswered` with who and when if it is not open any more; the caller rolls back.
+    """
+    if not _close(connection, interrupt.id, InterruptState.ANSWERED, answer, by):
+        row = connection.execute(select(interrupts).where(interrupts.c.id == interrupt.id)).mappings().one()
+        raise AlreadyAnswered(interrupt.id, row["state"], row["answered_by"], row["closed_at"])
+    write_audit(connection, interrupt.run_id, "answered", by=by, interrupt_id=interrupt.id, data=answer)
+
+
+def close_interrupt(connection: Connection, interrupt: Interrupt, state: InterruptState, *, by: str | None) -> bool:
+    """Close an open question without an answer. False: it was closed before."""
+    closed = _close(connection, interrupt.id, state, None, by)
+    if closed:
+        write_audit(connection, interrupt.run_id, state.value, by=by, interrupt_id=interrupt.id)
+    return closed
+
+
+def _close(connection: Connection, interrupt_id: str, state: InterruptState, answer: Any, by: str | None) -> bool:
+    allowed = [one.value for one in sources(INTERRUPT_MOVES, state)]
+    changed = connection.execute(
+        update(interrupts)
+        .where(interrupts.c.id == interrupt_id, interrupts.c.state.in_(allowed))
+        .values(state=state.value, answer=to_json(answer), answered_by=by, closed_at=now())
+    )
+    return changed.rowcount == 1
+
+
+def note_langgraph_id(connection: Connection, run_id: str, langgraph_id: str) -> None:
+    """Remember which LangGraph interrupt carries the open questions of a run."""
+    connection.execute(
+        update(interrupts)
+        .where(interrupts.c.run_id == run_id, interrupts.c.state == InterruptState.OPEN.value)
+        .values(langgraph_id=langgraph_id)
+    )
+
+
+def lock_run(connection: Connection, run_id: str) -> RunRow:
+    """The run, its row held until the transaction ends. Raises `RunNotFound`."""
+    row = connection.execute(select(runs).where(runs.c.id == run_id).with_for_update()).mappings().one_or_none()
+    if row is None:
+        raise RunNotFound(run_id)
+    return RunRow.of(row)
+
+
+# -- reading
+
+
+def read_run(connection: Connection, run_id: str) -> RunRow:
+    """One run. Raises `RunNotFound`."""
+    row = connection.execute(select(runs).where(runs.c.id == run_id)).mappings().one_or_none()
+    if row is None:
+        raise RunNotFound(run_id)
+    return RunRow.of(row)
+
+
+def find_run_ids(connection: Connection, beginning: str, limit: int = 5) -> list[str]:
+    """Ids of runs that begin so, newest first."""
+    matching = select(runs.c.id).where(runs.c.id.startswith(beginning, autoescape=True))
+    return list(connection.execute(matching.order_by(runs.c.created_at.desc()).limit(limit)).scalars())
+
+
+def list_runs(
+    connection: Connection,
+    *,
+    statuses: Iterable[RunStatus] = (),
+    thread_id: str | None = None,
+    limit: int | None = None,
+) -> list[RunRow]:
+    """Runs, newest first; `statuses` empty: all."""
+    statement = select(runs).order_by(runs.c.created_at.desc(), runs.c.id.desc())
+    words = [one.value for one in statuses]
+    if words:
+        statement = statement.where(runs.c.status.in_(words))
+    if thread_id is not None:
+        statement = statement.where(runs.c.thread_id == thread_id)
+    if limit is not None:
+        statement = statement.limit(limit)
+    return [RunRow.of(row) for row in connection.execute(statement).mappings()]
+
+
+def newest_run(connection: Connection, thread_id: str) -> RunRow | None:
+    """The run that was started last on a thread."""
+    return next(iter(list_runs(connection, thread_id=thread_id, limit=1)), None)
+
+
+def count_runs(connection: Connection) -> dict[str, int]:
+    """How many runs there are per status."""
+    counted = connection.execute(select(runs.c.status, func.count()).group_by(runs.c.status))
+    return {status: count for status, count in counted}
+
+
+def read_steps(connection: Connection, run_id: str) -> list[StepRow]:
+    """The steps of a run, in order."""
+    statement = select(steps).where(steps.c.run_id == run_id).order_by(steps.c.step)
+    return [StepRow.of(row) for row in connection.execute(statement).mappings()]
+
+
+def read_calls(connection: Connection, run_id: str, *, step: int | None = None) -> list[CallRow]:
+    """The calls of a run (or of one step of it), in request order."""
+    statement = select(calls).where(calls.c.run_id == run_id).order_by(calls.c.step, calls.c.position)
+    if step is not None:
+        statement = statement.where(calls.c.step == step)
+    return [CallRow.of(row) for row in connection.execute(statement).mappings()]
+
+
+def read_interrupts(connection: Connection, run_id: str, *, state: InterruptState | None = None) -> list[Interrupt]:
+    """The questions of a run, in the order they were asked."""
+    statement = select(interrupts).where(interrupts.c.run_id == run_id)
+    if state is not None:
+        statement = statement.where(interrupts.c.state == state.value)
+    ordered = statement.order_by(interrupts.c.step, interrupts.c.created_at, interrupts.c.position)
+    return [Interrupt.of(row) for row in connection.execute(ordered).mappings()]

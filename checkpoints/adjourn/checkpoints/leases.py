@@ -1,0 +1,98 @@
+"""Who owns a run: claim by compare-and-set, renew, and the fence that refuses a stale owner (C-90).
+
+A run is driven by one owner at a time. A claim raises the run's fence; each later write of that owner
+carries the number, in the same transaction as what it writes, and is refused when it is stale.
+"""
+
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import Connection, bindparam, or_, select, update
+
+from adjourn.checkpoints.database import format_time, now
+from adjourn.checkpoints.errors import LeaseLost, NotResumable, RunBusy, RunNotFound
+from adjourn.checkpoints.lifecycle import RUN_MOVES, RunEvent, RunStatus, sources
+from adjourn.checkpoints.run_schema import runs
+
+LEASE_S = 30.0  # three missed renewals at one each 10 s: longer than a collector's pause, shorter than a coffee
+
+_claim = (
+    update(runs)
+    .where(runs.c.id == bindparam("run_id"), runs.c.status.in_(bindparam("from_", expanding=True)))
+    .values(
+        status=RunStatus.RUNNING.value,
+        fence=runs.c.fence + 1,
+        lease_owner=bindparam("owner"),
+        lease_until=bindparam("until"),
+        updated_at=bindparam("at"),
+    )
+)
+_claim_expired = _claim.where(or_(runs.c.lease_until.is_(None), runs.c.lease_until < bindparam("at")))
+_renew = (
+    update(runs)
+    .where(
+        runs.c.id == bindparam("run_id"),
+        runs.c.fence == bindparam("held"),
+        runs.c.status == RunStatus.RUNNING.value,
+    )
+    .values(lease_until=bindparam("until"), active_ms=bindparam("worked_ms"))
+)
+# FOR UPDATE holds the row on PostgreSQL and MariaDB; SQLite drops it, and BEGIN IMMEDIATE does the same.
+_hold = (
+    select(runs.c.last_event)
+    .where(
+        runs.c.id == bindparam("run_id"),
+        runs.c.fence == bindparam("held"),
+        runs.c.status == RunStatus.RUNNING.value,
+    )
+    .with_for_update()
+)
+_who = select(runs.c.status, runs.c.fence, runs.c.lease_owner, runs.c.lease_until).where(
+    runs.c.id == bindparam("run_id")
+)
+
+
+def lease_end(lease_s: float) -> str:
+    """When a lease that starts now ends, as it is stored."""
+    return format_time(datetime.now(UTC) + timedelta(seconds=lease_s))
+
+
+def claim(connection: Connection, run_id: str, event: RunEvent, *, owner: str, lease_s: float) -> int:
+    """Become the owner of a run and give the fence to carry. One of several claimants wins.
+
+    `GO_ON` takes an interrupted run, `RETRY` a failed one, `RECOVER` a running one whose lease ran out.
+    Raises `RunNotFound`, `RunBusy` when somebody drives it, `NotResumable` when its status does not allow it.
+    """
+    statement = _claim_expired if event is RunEvent.RECOVER else _claim
+    values = {
+        "run_id": run_id,
+        "from_": [one.value for one in sources(RUN_MOVES, event)],
+        "owner": owner,
+        "until": lease_end(lease_s),
+        "at": now(),
+    }
+    claimed = connection.execute(statement, values).rowcount
+    row = connection.execute(_who, {"run_id": run_id}).one_or_none()
+    if row is None:
+        raise RunNotFound(run_id)
+    if claimed:
+        return int(row.fence)
+    if row.status == RunStatus.RUNNING:
+        raise RunBusy(run_id, row.lease_owner, row.lease_until)
+    raise NotResumable(run_id, row.status)
+
+
+def renew(connection: Connection, run_id: str, fence: int, *, lease_s: float, active_ms: int) -> bool:
+    """Extend the lease and note the time worked. False: the run has another owner or has ended."""
+    values = {"run_id": run_id, "held": fence, "until": lease_end(lease_s), "worked_ms": active_ms}
+    return connection.execute(_renew, values).rowcount == 1
+
+
+def hold(connection: Connection, run_id: str, fence: int) -> int:
+    """Check the fence inside the transaction of a write; gives the number of the run's last event.
+
+    Raises `LeaseLost` when the fence is stale or the run no longer runs; the caller's transaction rolls back.
+    """
+    last = connection.execute(_hold, {"run_id": run_id, "held": fence}).scalar_one_or_none()
+    if last is None:
+        raise LeaseLost(run_id, fence)
+    return int(last)

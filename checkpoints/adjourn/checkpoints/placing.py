@@ -1,0 +1,164 @@
+"""From a value to its reference: what is stored already is named, what is new becomes rows.
+
+A list of messages becomes ranges of `messages.seq`. Any other value becomes a row of `channel_values`, or
+stands in the checkpoint itself where it is short. A large list or dict is stored by its parts, so that
+adding to it stores what was added.
+"""
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from sqlalchemy.engine import Connection
+
+from adjourn.checkpoints import statements
+from adjourn.checkpoints.codec import Codec, Json, Ranges, dump, is_storable, parse, tagged
+from adjourn.checkpoints.message_rows import to_row
+from adjourn.checkpoints.thread_memory import BLOCK, Numbers, Owner, Reference, ThreadMemory, compress
+
+SHORT = 40  # characters of JSON that stand in the checkpoint: less than a row of their own would take
+LARGE = 2_048  # characters of JSON above which a list or dict is stored by its parts
+PART = 256  # characters of JSON above which a member is a part of its own; smaller ones are grouped
+GROUP = 16  # small members of a list in one part
+
+
+def hash_of_value(text: str) -> str:
+    """128 bits over a value's text: rows of one thread with one hash are taken for one value."""
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+class Placing:
+    """Places the values of one namespace in one transaction. Its rows are inserted by `insert`."""
+
+    def __init__(self, memory: ThreadMemory, thread: int, ns: str, codec: Codec) -> None:
+        self._memory = memory
+        self._thread = thread
+        self._ns = ns
+        self._codec = codec
+        self._channel = ""
+        self._messages: list[dict[str, Any]] = []
+        self._values: list[dict[str, Any]] = []
+
+    def insert(self, connection: Connection) -> None:
+        """Insert the new rows."""
+        statements.insert_message.run_many(connection, self._messages)
+        statements.insert_channel_value.run_many(connection, self._values)
+
+    def reference(self, channel: str, value: Any) -> Reference:
+        """Where a channel's value is stored."""
+        self._channel = channel
+        if type(value) is list and value and all(is_storable(member) for member in value):
+            return self.place(value)
+        text = self.text(channel, value)
+        if len(text) <= SHORT:
+            return {"v": self._codec.pack(value, self)}
+        return self._value_row(text, "whole")
+
+    def text(self, channel: str, value: Any) -> str:
+        """The text of a value, with its messages and large parts stored as rows."""
+        self._channel = channel
+        text = self._codec.encode(value, self)
+        if len(text) <= LARGE or type(value) not in (list, dict):
+            return text
+        return dump(self._divide(value, text))
+
+    def place(self, messages: Sequence[BaseMessage]) -> Ranges:
+        """The ranges of these messages. Called by the codec too, for messages inside a value."""
+        return compress([self._message_seq(message) for message in messages])
+
+    def _message_seq(self, message: BaseMessage) -> int:
+        known = self._memory.known_message(message)
+        if known is not None:
+            return known
+        row = to_row(message, self._codec)
+        seq = self._memory.message_hashes.get(row.hash)
+        if seq is None:
+            seq = self._memory.message_numbers.take((self._ns, self._channel, "whole"))
+            self._messages.append({"thread": self._thread, "seq": seq, **row._asdict()})
+        self._memory.remember_message(message, seq, row.hash)
+        return seq
+
+    def _value_row(self, text: str, size: str = "part") -> int:
+        row_hash = hash_of_value(text)
+        seq = self._memory.value_hashes.get(row_hash)
+        if seq is None:
+            seq = self._memory.value_numbers.take((self._ns, self._channel, size))
+            self._memory.value_hashes[row_hash] = seq
+            row = {"thread": self._thread, "seq": seq, "channel": self._channel[:255], "value": text}
+            self._values.append({**row, "hash": row_hash})
+        return seq
+
+    def _divide(self, value: Any, text: str) -> Json:
+        """The tree of a large list or dict, with its parts stored as rows."""
+        if type(value) is list:
+            return self._divide_list(value)
+        if any(type(key) is not str for key in value) or "!" in value:
+            return tagged("part", self._value_row(text))
+        tree: dict[str, Json] = {}
+        for key, member in value.items():
+            shown = self.text(self._channel, member)
+            long = len(shown) > PART
+            tree[key] = tagged("part", self._value_row(shown)) if long else self._codec.pack(member, self)
+        return tree
+
+    def _divide_list(self, value: list[Any]) -> Json:
+        seqs: list[int] = []
+        group: list[str] = []
+        for member in value:
+            text = self.text(self._channel, member)
+            if len(text) > PART:
+                self._close_group(group, seqs)
+                seqs.append(self._value_row(f"[{text}]"))
+            else:
+                group.append(text)
+                if len(group) == GROUP:
+                    self._close_group(group, seqs)
+        self._close_group(group, seqs)
+        return tagged("parts", compress(seqs))
+
+    def _close_group(self, group: list[str], seqs: list[int]) -> None:
+        if group:
+            seqs.append(self._value_row(f"[{','.join(group)}]"))
+            group.clear()
+
+
+def continue_numbers(connection: Connection, memory: ThreadMemory, thread: int) -> None:
+    """Go on numbering where the thread's rows end. For a memory that was just filled."""
+    values = {"thread": thread}
+    memory.message_numbers.top = statements.last_message.run(connection, values).scalar() or 0
+    memory.value_numbers.top = statements.last_value.run(connection, values).scalar() or 0
+
+
+def continue_blocks(
+    connection: Connection, memory: ThreadMemory, thread: int, ns: str, references: Mapping[str, Reference]
+) -> None:
+    """Go on in the open blocks of these channels, so that their ranges stay whole over processes."""
+    for channel, reference in references.items():
+        owner = (ns, channel, "whole")
+        if type(reference) is list and reference and owner not in memory.message_numbers.next:
+            query = statements.last_message_between
+            _continue_block(connection, query, memory.message_numbers, owner, thread, reference[-1][1])
+        elif type(reference) is int and owner not in memory.value_numbers.next:
+            query = statements.last_value_between
+            _continue_block(connection, query, memory.value_numbers, owner, thread, reference)
+            if last := _last_part(connection, thread, reference):
+                part = (ns, channel, "part")
+                _continue_block(connection, query, memory.value_numbers, part, thread, last)
+
+
+def _continue_block(
+    connection: Connection, query: statements.Statement, numbers: Numbers, owner: Owner, thread: int, last: int
+) -> None:
+    end = -(-last // BLOCK) * BLOCK
+    used = query.run(connection, {"thread": thread, "first": last, "last": end}).scalar() or last
+    numbers.next[owner] = used + 1
+
+
+def _last_part(connection: Connection, thread: int, seq: int) -> int | None:
+    """The last part of a large list that is stored under `seq`; None when it is no such list."""
+    row = statements.read_values.run(connection, {"thread": thread, "first": seq, "last": seq}).first()
+    if row is None or not row[1].startswith('{"!":"parts"'):
+        return None
+    ranges = parse(row[1])["v"]
+    return int(ranges[-1][1]) if ranges else None

@@ -1,0 +1,176 @@
+"""Rows of the run tables as values. JSON columns are decoded here, and only here."""
+
+import json
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from sqlalchemy.engine import RowMapping
+
+from adjourn.checkpoints.errors import StoredDataError
+from adjourn.checkpoints.lifecycle import RunStatus
+
+
+def to_json(value: Any) -> str | None:
+    """JSON text as it is stored; None stays NULL."""
+    return None if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def from_json(text: str | None, table: str, key: str) -> Any:
+    """What the text says. Raises `StoredDataError` naming table and key when it is no JSON."""
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise StoredDataError(table, key, f"not JSON: {error}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    @classmethod
+    def _plain(cls, row: RowMapping) -> dict[str, Any]:
+        return {one.name: row[one.name] for one in fields(cls)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow(_Row):
+    """One run. `input` is the user's message as text; times are ISO 8601, UTC; `active_ms` is time worked."""
+
+    id: str
+    thread_id: str
+    graph: str
+    signature: str
+    input: str
+    status: str
+    created_at: str
+    updated_at: str
+    parent_run_id: str | None = None
+    parent_step: int | None = None
+    parent_call_id: str | None = None
+    path: str = ""
+    started_by: str | None = None
+    stop_reason: str | None = None
+    answer: str | None = None
+    error: dict[str, Any] | None = None
+    failures: int = 0
+    steps: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    active_ms: int = 0
+    lease_owner: str | None = None
+    lease_until: str | None = None
+    fence: int = 0
+    last_event: int = 0
+    ended_at: str | None = None
+
+    @classmethod
+    def of(cls, row: RowMapping) -> Self:
+        """The run that this row holds."""
+        values = cls._plain(row)
+        values["input"] = str(from_json(row["input"], "runs", row["id"]))
+        values["error"] = from_json(row["error"], "runs", row["id"])
+        return cls(**values)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the run works or waits."""
+        return self.status in (RunStatus.RUNNING, RunStatus.INTERRUPTED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRow(_Row):
+    """One model call. `latency_ms` is from the request to the end signal; tokens are None if not told."""
+
+    run_id: str
+    step: int
+    path: str = ""
+    model: str
+    message_id: str | None
+    latency_ms: int
+    input_tokens: int | None
+    output_tokens: int | None
+    calls: int
+    started_at: str
+    ended_at: str
+
+    @classmethod
+    def of(cls, row: RowMapping) -> Self:
+        """The step that this row holds."""
+        return cls(**cls._plain(row))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRow(_Row):
+    """One call, as the ledger holds it. `result` is the observation as the model is told it, JSON text."""
+
+    run_id: str
+    step: int
+    call_id: str
+    batch: int
+    position: int
+    tool: str
+    effect: str
+    arguments: dict[str, Any] | None
+    digest: str | None = None
+    raw: str | None = None
+    outcome: str
+    error_code: str | None = None
+    attempts: int = 0
+    idempotency_key: str | None = None
+    result: str | None = None
+    shown: Any = None
+    error: dict[str, str] | None = None
+    planned_at: str
+    started_at: str | None = None
+    ended_at: str | None = None
+
+    @classmethod
+    def of(cls, row: RowMapping) -> Self:
+        """The call that this row holds."""
+        values = cls._plain(row)
+        key = f"({row['run_id']}, {row['step']}, {row['call_id']})"
+        for name in ("arguments", "shown", "error"):
+            values[name] = from_json(row[name], "calls", key)
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interrupt(_Row):
+    """A question to a person. `response_schema` is the JSON Schema of the answer; `state` is its word.
+
+    `arguments` are the call's as the model sent them; `expires_at` None: never.
+    """
+
+    id: str
+    run_id: str
+    step: int
+    call_id: str
+    path: str = ""
+    position: int
+    type: str
+    tool: str
+    arguments: dict[str, Any]
+    reason: str
+    payload: dict[str, Any]
+    response_schema: dict[str, Any]
+    state: str
+    answer: Any = None
+    answered_by: str | None = None
+    langgraph_id: str | None = None
+    created_at: str
+    expires_at: str | None = None
+    closed_at: str | None = None
+
+    @classmethod
+    def of(cls, row: RowMapping) -> Self:
+        """The question that this row holds."""
+        values = cls._plain(row)
+        for name in ("arguments", "payload", "response_schema", "answer"):
+            values[name] = from_json(row[name], "interrupts", row["id"])
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is shown of a question: JSON data."""
+        shown = ("id", "call_id", "path", "type", "tool", "arguments", "reason", "payload", "response_schema")
+        return {name: getattr(self, name) for name in (*shown, "expires_at")}

@@ -1,0 +1,155 @@
+"""The run tables: what the runtime writes down about runs, steps, calls, questions and events."""
+
+from sqlalchemy import BigInteger, Column, Float, Index, Integer, PrimaryKeyConstraint, Table, UniqueConstraint, text
+
+from adjourn.checkpoints.lifecycle import CallState, Effect, ErrorCode, InterruptState, InterruptType, RunStatus, StopReason
+from adjourn.checkpoints.schema import ID, LONG, TIME, WORD, metadata, one_of
+
+BIG = BigInteger().with_variant(Integer(), "sqlite")  # SQLite numbers rows only in a column typed INTEGER
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("thread_id", ID, nullable=False),
+    Column("parent_run_id", ID, comment="the run whose call drives this one; NULL for a run of its own"),
+    Column("parent_step", Integer),
+    Column("parent_call_id", ID),
+    Column("path", ID, nullable=False, server_default="", comment="specialists, outermost first, joined by /"),
+    Column("graph", ID, nullable=False),
+    Column("signature", WORD, nullable=False, comment="hash of the graph's nodes, edges and tools"),
+    Column("started_by", ID),
+    Column("status", WORD, nullable=False),
+    Column("stop_reason", WORD),
+    Column("input", LONG, nullable=False, comment="the user's message as JSON, stored before anything runs"),
+    Column("answer", LONG),
+    Column("error", LONG, comment="why the run failed, as JSON: class, message, time"),
+    Column("failures", Integer, nullable=False, server_default="0"),
+    Column("steps", Integer, nullable=False, server_default="0"),
+    Column("input_tokens", Integer, nullable=False, server_default="0"),
+    Column("output_tokens", Integer, nullable=False, server_default="0"),
+    Column("cost", Float, nullable=False, server_default="0"),
+    Column("active_ms", Integer, nullable=False, server_default="0", comment="time worked, not waited"),
+    Column("lease_owner", ID, comment="who drives the run; NULL when nobody does"),
+    Column("lease_until", TIME),
+    Column("fence", Integer, nullable=False, server_default="0", comment="grows with each owner"),
+    Column("last_event", Integer, nullable=False, server_default="0"),
+    Column("created_at", TIME, nullable=False),
+    Column("updated_at", TIME, nullable=False),
+    Column("ended_at", TIME),
+    one_of("status", RunStatus),
+    one_of("stop_reason", StopReason),
+    # A thread has at most one live run (C-86): two messages at once cannot both start.
+    Index(
+        "uq_runs_live_thread",
+        "thread_id",
+        unique=True,
+        sqlite_where=text("status IN ('running', 'interrupted')"),
+        postgresql_where=text("status IN ('running', 'interrupted')"),
+    ),
+    Index("ix_runs_thread_created", "thread_id", "created_at"),  # the runs of one conversation, newest last
+    Index("ix_runs_status_created", "status", "created_at"),  # who waits; newest first
+)
+
+steps = Table(
+    "steps",
+    metadata,
+    Column("run_id", ID, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("path", ID, nullable=False, server_default=""),
+    Column("model", ID, nullable=False),
+    Column("message_id", ID),
+    Column("latency_ms", Integer, nullable=False, comment="from request to end signal"),
+    Column("input_tokens", Integer),
+    Column("output_tokens", Integer),
+    Column("calls", Integer, nullable=False),
+    Column("started_at", TIME, nullable=False),
+    Column("ended_at", TIME, nullable=False),
+    PrimaryKeyConstraint("run_id", "step"),
+)
+
+calls = Table(
+    "calls",
+    metadata,
+    Column("run_id", ID, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("call_id", ID, nullable=False, comment="the model's id; it may return in a later step"),
+    Column("batch", Integer, nullable=False, comment="which group of the step's calls it runs with"),
+    Column("position", Integer, nullable=False, comment="its place in the assistant message"),
+    Column("tool", ID, nullable=False),
+    Column("effect", WORD, nullable=False),
+    Column("arguments", LONG, comment="as JSON; NULL where the text did not parse"),
+    Column("digest", WORD, comment="of tool and real arguments, keys sorted"),
+    Column("raw", LONG, comment="the argument text where it did not parse"),
+    Column("outcome", WORD, nullable=False),
+    Column("error_code", WORD),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("idempotency_key", ID),
+    Column("result", LONG, comment="the observation, as the model is told"),
+    Column("shown", LONG, comment="what people are shown, as JSON, where it differs from the result"),
+    Column("error", LONG, comment="class, text and stack of an exception, as JSON"),
+    Column("planned_at", TIME, nullable=False),
+    Column("started_at", TIME),
+    Column("ended_at", TIME),
+    PrimaryKeyConstraint("run_id", "step", "call_id"),
+    one_of("effect", Effect),
+    one_of("outcome", CallState),
+    one_of("error_code", ErrorCode),
+    Index("ix_calls_tool_outcome", "tool", "outcome"),  # failure rate per tool
+)
+
+interrupts = Table(
+    "interrupts",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("run_id", ID, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("call_id", ID, nullable=False),
+    Column("path", ID, nullable=False, server_default=""),
+    Column("position", Integer, nullable=False),
+    Column("type", WORD, nullable=False),
+    Column("tool", ID, nullable=False),
+    Column("arguments", LONG, nullable=False, comment="the call's arguments as JSON"),
+    Column("reason", LONG, nullable=False),
+    Column("payload", LONG, nullable=False),
+    Column("response_schema", LONG, nullable=False, comment="JSON Schema of the answer"),
+    Column("state", WORD, nullable=False),
+    Column("answer", LONG),
+    Column("answered_by", ID),
+    Column("langgraph_id", ID, comment="the LangGraph interrupt that carries the question; NULL until it waits"),
+    Column("created_at", TIME, nullable=False),
+    Column("expires_at", TIME, comment="NULL: never"),
+    Column("closed_at", TIME),
+    one_of("type", InterruptType),
+    one_of("state", InterruptState),
+    Index("ix_interrupts_run_state", "run_id", "state"),  # the open questions of a run
+    Index("ix_interrupts_state_created", "state", "created_at"),  # the inbox
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", BIG, primary_key=True, autoincrement=True),
+    Column("run_id", ID, nullable=False),
+    Column("interrupt_id", ID),
+    Column("action", WORD, nullable=False, comment="started, answered, dismissed, recovered, cancelled ..."),
+    Column("by", ID),
+    Column("data", LONG),
+    Column("at", TIME, nullable=False),
+    Index("ix_audit_run", "run_id"),  # who did what to a run
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("run_id", ID, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("type", WORD, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("path", ID, nullable=False, server_default=""),
+    Column("key", ID, nullable=False, comment="names the fact; a step that runs again stores nothing twice"),
+    Column("data", LONG, nullable=False),
+    Column("at", TIME, nullable=False),
+    PrimaryKeyConstraint("run_id", "number"),
+    UniqueConstraint("run_id", "key"),  # one event per fact (C-65)
+)

@@ -1,0 +1,491 @@
+"""`SQLAlchemySaver`: LangGraph's saver contract over the checkpoint tables.
+
+A drop-in for any LangGraph graph. Each message is stored once, however many checkpoints hold it; every other
+value once per change. One put is one transaction, one put_writes another; async methods run the same
+transactions on the database's worker threads.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    get_checkpoint_metadata,
+)
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
+
+from adjourn.checkpoints import statements, thread_ops
+from adjourn.checkpoints.checkpoint_lists import Page, read_page
+from adjourn.checkpoints.codec import Codec
+from adjourn.checkpoints.database import Database, now
+from adjourn.checkpoints.delta_history import read_delta_history
+from adjourn.checkpoints.placing import Placing, continue_blocks
+from adjourn.checkpoints.reading import CheckpointRow, ThreadReader
+from adjourn.checkpoints.thread_memory import Head, Memories, Reference, ThreadMemory
+from adjourn.checkpoints.thread_rows import StaleMemory, know_namespace, know_thread
+
+T = TypeVar("T")
+
+FENCE = "__adjourn_fence"  # keys of `configurable`: the double underscore keeps them out of the metadata
+OUTBOX = "__adjourn_outbox"
+ATTEMPTS = 5  # at one transaction, when another process wrote to the thread at the same moment
+PAGE = 50  # checkpoints that `list` reads at a time
+
+_IN_COLUMNS = frozenset({"id", "ts", "channel_values", "channel_versions", "versions_seen"})
+
+
+class Fence(Protocol):
+    """Says whether the caller still owns the run; found in `configurable["__adjourn_fence"]`."""
+
+    def check(self, connection: Connection) -> None:
+        """Called first in the transaction of each put and put_writes. Raises `LeaseLost`: all rolls back."""
+
+
+class Outbox(Protocol):
+    """Rows that ride on a put; found in `configurable["__adjourn_outbox"]`."""
+
+    def write(self, connection: Connection) -> None:
+        """Write the rows. Called in the put's transaction, behind the checkpoint's rows; maybe twice, when a
+        first attempt was rolled back."""
+
+    def committed(self) -> None:
+        """Called once after COMMIT: by `put` on its thread, by `aput` on the event loop's."""
+
+
+class SQLAlchemySaver(BaseCheckpointSaver[int]):
+    """Stores checkpoints in SQLite, PostgreSQL or MariaDB.
+
+    `database`: a `Database`, or the URL of one, which the saver then closes in `close`.
+    `types`: classes that may be restored from the database (dataclasses, pydantic models, named tuples,
+    enums), and state schemas whose annotations name such classes. Others come back as plain data.
+
+    Safe to use from many threads and by many processes at once. A put that fails leaves nothing behind.
+    """
+
+    def __init__(self, database: Database | str, *, types: Iterable[Any] = ()) -> None:
+        self.codec = Codec(types)
+        super().__init__(serde=self.codec)
+        self._owns_database = isinstance(database, str)
+        self.database = Database(database) if isinstance(database, str) else database
+        self._memories = Memories()
+
+    def register(self, *schemas: Any) -> None:
+        """Let loading restore these classes, and those that their annotations name."""
+        self.codec.registry.register(*schemas)
+
+    def setup(self) -> None:
+        """Create the tables. Called by the first transaction anyhow."""
+        self.database.setup()
+
+    def close(self) -> None:
+        """Close the database, if the saver opened it."""
+        if self._owns_database:
+            self.database.close()
+
+    def __enter__(self) -> "SQLAlchemySaver":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    # Reading
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The checkpoint that `config` names, or the newest of its thread and namespace; None without one.
+
+        Raises `StoredDataError` when a row is damaged.
+        """
+        where = _Where(config)
+        with self._memories.hold(where.thread_id) as memory:
+            try:
+                return self.database.read(lambda connection: self._read_tuple(connection, where, memory))
+            except BaseException:
+                memory.forget()
+                raise
+
+    def _read_tuple(
+        self, connection: Connection, where: "_Where", memory: ThreadMemory
+    ) -> CheckpointTuple | None:
+        query = statements.one_checkpoint if where.checkpoint_id else statements.newest_checkpoint
+        found = query.run(connection, where.values).first()
+        if found is None:
+            return None
+        row = CheckpointRow(*found)
+        know_thread(connection, memory, row.thread, row.generation)
+        reader = ThreadReader(connection, row.thread, self.codec, memory)
+        result = reader.checkpoint_tuple(row)
+        head = Head(result.checkpoint["channel_versions"], reader.references(row.channels, row.key))
+        memory.remember_head(row.ns, row.checkpoint_id, head)
+        memory.let_go(reader.read_messages)
+        return result
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Checkpoints, newest first. `filter`: metadata that must be equal. `limit` None: all."""
+        page = _first_page(config, filter, before, limit)
+        while page is not None:
+            found, page = self.database.read(partial(read_page, page=page, codec=self.codec))
+            yield from found
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """What `channels` received on the way to a checkpoint: see the base class."""
+        where = _Where(config)
+        return self.database.read(
+            partial(read_delta_history, where=where.values, channels=channels, codec=self.codec)
+        )
+
+    # Writing
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint behind the one that `config` names, and return its config.
+
+        Raises what the fence and the outbox raise; then nothing is stored.
+        """
+        stored = self._put(config, checkpoint, metadata, new_versions)
+        if outbox := config["configurable"].get(OUTBOX):
+            outbox.committed()
+        return stored
+
+    def _put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        where = _Where(config)
+        full_metadata = get_checkpoint_metadata(config, metadata)
+        outbox: Outbox | None = config["configurable"].get(OUTBOX)
+
+        def work(connection: Connection, memory: ThreadMemory) -> None:
+            self._put_rows(connection, memory, where, checkpoint, full_metadata, new_versions)
+            if outbox is not None:
+                outbox.write(connection)
+
+        self._transact(where, work)
+        return {
+            "configurable": {
+                "thread_id": where.thread_id,
+                "checkpoint_ns": where.ns,
+                "checkpoint_id": checkpoint["id"],
+            }
+        }
+
+    def _put_rows(
+        self,
+        connection: Connection,
+        memory: ThreadMemory,
+        where: "_Where",
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> None:
+        thread, namespace = know_namespace(connection, memory, where.thread_id, where.ns)
+        self._touch(connection, memory, thread, where.ns, checkpoint["id"], metadata.get("step"))
+        parent = self._head(connection, memory, where, namespace)
+        if parent is not None:
+            continue_blocks(connection, memory, thread, where.ns, parent.references)
+        placing = Placing(memory, thread, where.ns, self.codec)
+        references = _references(placing, checkpoint, new_versions, parent)
+        placing.insert(connection)
+        row = self._checkpoint_row(checkpoint, metadata, references)
+        key = {"namespace": namespace, "parent_id": where.checkpoint_id}
+        statements.put_checkpoint.run(connection, {**row, **key})
+        versions = dict(checkpoint["channel_versions"])
+        memory.remember_head(where.ns, checkpoint["id"], Head(versions, references))
+
+    def _touch(
+        self,
+        connection: Connection,
+        memory: ThreadMemory,
+        thread: int,
+        ns: str,
+        checkpoint_id: str,
+        step: int | None,
+    ) -> None:
+        """Move the thread on. Its row is then held until COMMIT: processes write to a thread in turn."""
+        values = {"thread": thread, "generation_known": memory.generation, "moment": now()}
+        if ns:
+            moved = statements.touch_thread.run(connection, values)
+        else:
+            newest = {"newest": checkpoint_id, "newest_step": step}
+            moved = statements.advance_thread.run(connection, {**values, **newest})
+        if moved.rowcount == 0:
+            raise StaleMemory
+
+    def _head(
+        self, connection: Connection, memory: ThreadMemory, where: "_Where", namespace: int
+    ) -> Head | None:
+        """The references of the parent checkpoint; None without one."""
+        if where.checkpoint_id is None:
+            return None
+        head = memory.heads.get((where.ns, where.checkpoint_id))
+        if head is None:
+            values = {"namespace": namespace, "checkpoint_id": where.checkpoint_id}
+            row = statements.read_refs.run(connection, values).first()
+            if row is None:
+                return None
+            head = Head(self.codec.decode(row[1]), self.codec.decode(row[0]))
+        return head
+
+    def _checkpoint_row(
+        self, checkpoint: Checkpoint, metadata: CheckpointMetadata, references: dict[str, Reference]
+    ) -> dict[str, Any]:
+        encode = self.codec.encode
+        rest = {key: value for key, value in checkpoint.items() if key not in _IN_COLUMNS}
+        run_id = metadata.get("run_id")
+        return {
+            "checkpoint_id": checkpoint["id"],
+            "ts": checkpoint["ts"],
+            "source": metadata.get("source"),
+            "step": metadata.get("step"),
+            "run_id": run_id if run_id is None else str(run_id)[:255],
+            "channels": encode(references),
+            "channel_versions": encode(checkpoint["channel_versions"]),
+            "versions_seen": encode(checkpoint["versions_seen"]),
+            "metadata": encode(metadata),
+            "rest": encode(rest),
+        }
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Store what a task wrote. Storing a task's writes again changes nothing, except for errors,
+        interrupts and answers, which are replaced."""
+        where = _Where(config)
+        work = partial(self._put_writes_rows, where=where, writes=writes, task_id=task_id, task_path=task_path)
+        self._transact(where, work)
+
+    def _put_writes_rows(
+        self,
+        connection: Connection,
+        memory: ThreadMemory,
+        *,
+        where: "_Where",
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str,
+    ) -> None:
+        thread, namespace = know_namespace(connection, memory, where.thread_id, where.ns)
+        if statements.read_generation.run(connection, {"thread": thread}).scalar() != memory.generation:
+            raise StaleMemory
+        if where.checkpoint_id and (head := memory.heads.get((where.ns, where.checkpoint_id))):
+            continue_blocks(connection, memory, thread, where.ns, head.references)
+        placing = Placing(memory, thread, where.ns, self.codec)
+        key = {"namespace": namespace, "checkpoint_id": where.checkpoint_id, "task_id": task_id}
+        rows = [
+            {
+                **key,
+                "task_path": task_path,
+                "idx": WRITES_IDX_MAP.get(channel, idx),
+                "channel": channel,
+                "value": placing.text(channel, value),
+            }
+            for idx, (channel, value) in enumerate(writes)
+        ]
+        placing.insert(connection)
+        statements.keep_write.run_many(connection, [row for row in rows if row["idx"] >= 0])
+        statements.replace_write.run_many(connection, [row for row in rows if row["idx"] < 0])
+
+    def _transact(self, where: "_Where", work: Callable[[Connection, ThreadMemory], T]) -> T:
+        """Run `work` in a writing transaction, with the thread's memory, behind the fence.
+
+        The memory is dropped with the transaction, so it never knows what was not committed. When another
+        process wrote to the thread in the meantime, the work is done again with what is stored now.
+        """
+        for attempt in range(1, ATTEMPTS + 1):
+            with self._memories.hold(where.thread_id) as memory:
+                try:
+                    return self.database.write(lambda connection: work(*_fenced(connection, memory, where)))
+                except BaseException as error:
+                    memory.forget()
+                    if not isinstance(error, IntegrityError | StaleMemory) or attempt == ATTEMPTS:
+                        raise
+        raise AssertionError("the last attempt returns or raises")
+
+    # Whole threads
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Take away a thread with everything in it. No such thread: nothing happens."""
+        self._change_threads([thread_id], partial(thread_ops.delete_threads, thread_ids=[str(thread_id)]))
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy a thread with its whole history. No such thread: nothing happens.
+
+        Raises `UsageError` when the target exists.
+        """
+        work = partial(thread_ops.copy_thread, source=str(source_thread_id), target=str(target_thread_id))
+        self._change_threads([target_thread_id], work)
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Take away old checkpoints: `keep_latest` keeps the newest of each namespace, and what a
+        DeltaChannel needs to rebuild it; `delete` keeps nothing. Raises `UsageError` for another strategy."""
+        work = thread_ops.pruning(strategy)
+        for thread_id in thread_ids:
+            self._change_threads([thread_id], partial(work, thread_ids=[str(thread_id)]))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Take away the checkpoints with these run ids in their metadata, except those that a DeltaChannel
+        of a checkpoint that stays needs."""
+        names = [str(run_id) for run_id in run_ids]
+        thread_ids = self.database.read(partial(thread_ops.threads_of_runs, run_ids=names))
+        for thread_id in thread_ids:
+            work = partial(thread_ops.delete_runs, thread_id=thread_id, run_ids=names)
+            self._change_threads([thread_id], work)
+
+    def _change_threads(self, thread_ids: Sequence[str], work: Callable[[Connection], None]) -> None:
+        for thread_id in thread_ids:
+            with self._memories.hold(str(thread_id)) as memory:
+                memory.forget()
+                self.database.write(work)
+
+    # The same, for async callers
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """`get_tuple`, on a worker thread."""
+        return await self.database.arun(partial(self.get_tuple, config))
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """`list`, a page at a time on a worker thread."""
+        page = _first_page(config, filter, before, limit)
+        while page is not None:
+            found, page = await self.database.aread(partial(read_page, page=page, codec=self.codec))
+            for item in found:
+                yield item
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """`get_delta_channel_history`, on a worker thread."""
+        work = partial(self.get_delta_channel_history, config=config, channels=channels)
+        return await self.database.arun(work)
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """`put`, on a worker thread. A cancelled caller does not stop it: the outbox hears of the COMMIT."""
+        work = partial(self._put, config, checkpoint, metadata, new_versions)
+        stored = asyncio.ensure_future(self.database.arun(work))
+        if outbox := config["configurable"].get(OUTBOX):
+            stored.add_done_callback(partial(_tell, outbox))
+        return await asyncio.shield(stored)
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """`put_writes`, on a worker thread."""
+        await self.database.arun(partial(self.put_writes, config, writes, task_id, task_path))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """`delete_thread`, on a worker thread."""
+        await self.database.arun(partial(self.delete_thread, thread_id))
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """`copy_thread`, on a worker thread."""
+        await self.database.arun(partial(self.copy_thread, source_thread_id, target_thread_id))
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """`prune`, on a worker thread."""
+        await self.database.arun(partial(self.prune, thread_ids, strategy=strategy))
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """`delete_for_runs`, on a worker thread."""
+        await self.database.arun(partial(self.delete_for_runs, run_ids))
+
+
+class _Where:
+    """Which thread, namespace and checkpoint a config names, and its fence."""
+
+    def __init__(self, config: RunnableConfig) -> None:
+        configurable = config["configurable"]
+        self.thread_id = str(configurable["thread_id"])
+        self.ns: str = configurable.get("checkpoint_ns") or ""
+        self.checkpoint_id: str | None = configurable.get("checkpoint_id") or None
+        self.fence: Fence | None = configurable.get(FENCE)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """As values of a statement."""
+        return {"thread_id": self.thread_id, "ns": self.ns, "checkpoint_id": self.checkpoint_id}
+
+
+def _fenced(
+    connection: Connection, memory: ThreadMemory, where: _Where
+) -> tuple[Connection, ThreadMemory]:
+    if where.fence is not None:
+        where.fence.check(connection)
+    return connection, memory
+
+
+def _references(
+    placing: Placing, checkpoint: Checkpoint, new_versions: ChannelVersions, parent: Head | None
+) -> dict[str, Reference]:
+    """Where each channel's value stands: the parent's place if the channel did not change."""
+    references: dict[str, Reference] = {}
+    for channel, value in checkpoint["channel_values"].items():
+        version = checkpoint["channel_versions"].get(channel)
+        inherited = parent.references.get(channel) if parent else None
+        if channel in new_versions or inherited is None or parent.versions.get(channel) != version:  # type: ignore[union-attr]
+            references[channel] = placing.reference(channel, value)
+        else:
+            references[channel] = inherited
+    return references
+
+
+def _first_page(
+    config: RunnableConfig | None,
+    filter: dict[str, Any] | None,
+    before: RunnableConfig | None,
+    limit: int | None,
+) -> Page | None:
+    named = config["configurable"] if config else {}
+    thread_id = named.get("thread_id")
+    return Page(
+        thread_id=None if thread_id is None else str(thread_id),
+        ns=named.get("checkpoint_ns"),
+        checkpoint_id=named.get("checkpoint_id") or None,
+        before=before["configurable"].get("checkpoint_id") if before else None,
+        filter=filter or {},
+        left=limit,
+        size=PAGE if limit is None else max(1, min(PAGE, limit)),
+    )
+
+
+def _tell(outbox: Outbox, stored: "asyncio.Future[RunnableConfig]") -> None:
+    if not stored.cancelled() and stored.exception() is None:
+        outbox.committed()

@@ -1,0 +1,157 @@
+"""The tables, as SQLAlchemy Core. Each constraint and index carries one line of reason.
+
+Times are ISO 8601 text in UTC with microseconds and a `Z`, so that they sort as text on every database
+and read without a tool. JSON is kept as text, exactly as written: `jsonb` would reorder and round it.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects import mysql
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+# MySQL compares text without regard to case and trailing blanks unless told otherwise; ids are exact.
+ID = String(255).with_variant(mysql.VARCHAR(255, collation="utf8mb4_bin"), "mysql", "mariadb")
+WORD = String(32).with_variant(mysql.VARCHAR(32, collation="utf8mb4_bin"), "mysql", "mariadb")
+TIME = String(27)  # 2026-11-29T22:33:01.123456Z
+LONG = Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")  # MySQL's TEXT ends at 64 KB
+# Nested subgraphs add about 50 characters a level; 700 are the most that MySQL can index in utf8mb4.
+NS = String(700).with_variant(mysql.VARCHAR(700, collation="utf8mb4_bin"), "mysql", "mariadb")
+PATH = Text().with_variant(mysql.LONGTEXT(collation="utf8mb4_bin"), "mysql", "mariadb")  # sorted by: exact
+NUMBER = BigInteger().with_variant(Integer(), "sqlite")  # SQLite numbers rows only in a column typed INTEGER
+
+
+def one_of(column: str, words: Iterable[StrEnum]) -> CheckConstraint:
+    """A CHECK that `column` holds one of the words of an enum (or NULL)."""
+    listed = ", ".join(f"'{word.value}'" for word in words)
+    return CheckConstraint(f"{column} IN ({listed})", name=column)
+
+
+threads = Table(
+    "threads",
+    metadata,
+    Column("id", NUMBER, primary_key=True, autoincrement=True),
+    Column("thread_id", ID, nullable=False, comment="the name that callers use"),
+    Column("checkpoint_id", ID, comment="newest checkpoint of the root namespace"),
+    Column("step", Integer, comment="its step; -1 is the input"),
+    Column("generation", Integer, nullable=False, comment="grows when rows are taken away: caches are then void"),
+    Column("created_at", TIME, nullable=False),
+    Column("updated_at", TIME, nullable=False),
+    UniqueConstraint("thread_id"),  # two processes that open one thread meet in one row
+    Index("ix_threads_updated_at", "updated_at"),  # the newest threads, without reading any checkpoint
+    comment="a conversation; whether it waits for people is told by v_threads",
+    sqlite_autoincrement=True,  # the id of a deleted thread never names another one
+)
+
+namespaces = Table(
+    "namespaces",
+    metadata,
+    Column("id", NUMBER, primary_key=True, autoincrement=True),
+    Column("thread", NUMBER, ForeignKey("threads.id", ondelete="CASCADE"), nullable=False),
+    Column("ns", NS, nullable=False, comment="'' is the graph itself, others are its subgraphs"),
+    UniqueConstraint("thread", "ns"),  # one row per subgraph of a thread
+    comment="where in the graph a checkpoint belongs",
+    sqlite_autoincrement=True,  # as for threads
+)
+
+messages = Table(
+    "messages",
+    metadata,
+    Column("thread", NUMBER, ForeignKey("threads.id", ondelete="CASCADE"), nullable=False),
+    Column("seq", Integer, nullable=False, comment="its number; the order is told by checkpoints.channels"),
+    Column("message_id", ID),
+    Column("role", WORD, nullable=False, comment="user, assistant, tool, system, function, chat or other"),
+    Column("name", ID),
+    Column("content", LONG, nullable=False, comment="the text; content blocks as JSON"),
+    Column("tool_call_id", ID, comment="of a tool message: the call it answers"),
+    Column("tool_calls", LONG, comment="of an assistant message: its calls, as JSON"),
+    Column("rest", LONG, comment="every other field, as JSON"),
+    Column("hash", WORD, nullable=False, comment="of all the columns from message_id to rest"),
+    PrimaryKeyConstraint("thread", "seq"),  # checkpoints name messages by seq
+    comment="each message once, whatever number of checkpoints holds it",
+    sqlite_with_rowid=False,  # the key is the only way in: no second tree
+)
+
+channel_values = Table(
+    "channel_values",
+    metadata,
+    Column("thread", NUMBER, ForeignKey("threads.id", ondelete="CASCADE"), nullable=False),
+    Column("seq", Integer, nullable=False, comment="its number, named by checkpoints.channels and by other values"),
+    Column("channel", ID, nullable=False, comment="the channel that stored it first"),
+    Column("value", LONG, nullable=False, comment='JSON; {"!": type, "v": ...} is what JSON cannot say'),
+    Column("hash", WORD, nullable=False, comment="of value"),
+    PrimaryKeyConstraint("thread", "seq"),  # checkpoints name values by seq
+    comment="every value that is no list of messages, once, and the parts of large ones",
+    sqlite_with_rowid=False,  # as for messages
+)
+
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    Column("namespace", NUMBER, ForeignKey("namespaces.id", ondelete="CASCADE"), nullable=False),
+    Column("checkpoint_id", ID, nullable=False, comment="a newer one sorts behind an older one"),
+    Column("parent_id", ID, comment="the checkpoint it was made from; forks share one"),
+    Column("ts", WORD, nullable=False, comment="ISO 8601, as LangGraph gives it"),
+    Column("source", WORD, comment="input, loop, update or fork"),
+    Column("step", Integer),
+    Column("run_id", ID, comment="LangGraph's run id, where the caller gave one"),
+    Column("channels", LONG, nullable=False, comment='per channel: [[first, last], ...] of messages.seq, channel_values.seq, or {"v": value}'),
+    Column("channel_versions", LONG, nullable=False, comment="JSON"),
+    Column("versions_seen", LONG, nullable=False, comment="JSON"),
+    Column("metadata", LONG, nullable=False, comment="JSON"),
+    Column("rest", LONG, comment="every other field of the checkpoint, as JSON"),
+    PrimaryKeyConstraint("namespace", "checkpoint_id"),  # read newest first
+    # delete_for_runs finds its rows without reading all; most rows have no run id
+    Index("ix_checkpoints_run_id", "run_id", sqlite_where=Column("run_id", ID).isnot(None)),
+    comment="the state after each superstep, as references",
+    sqlite_with_rowid=False,  # the key is 36 characters: stored once
+)
+
+checkpoint_writes = Table(
+    "checkpoint_writes",
+    metadata,
+    Column("namespace", NUMBER, ForeignKey("namespaces.id", ondelete="CASCADE"), nullable=False),
+    # no foreign key to checkpoints: LangGraph may store writes before their checkpoint
+    Column("checkpoint_id", ID, nullable=False),
+    Column("task_id", ID, nullable=False),
+    Column("idx", Integer, nullable=False, comment="position in the task; negative for errors, interrupts, answers"),
+    Column("task_path", PATH, nullable=False, comment="LangGraph applies writes in order of (task_path, task_id, idx)"),
+    Column("channel", ID, nullable=False),
+    Column("value", LONG, nullable=False, comment="JSON, as in channel_values"),
+    PrimaryKeyConstraint("namespace", "checkpoint_id", "task_id", "idx"),  # a task writes each position once
+    comment="what tasks wrote behind a checkpoint, before the next one took it up",
+    sqlite_with_rowid=False,  # as for checkpoints
+)
+
+schema_version = Table(
+    "schema_version",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False, comment="always 1"),
+    Column("version", Integer, nullable=False),
+    Column("updated_at", TIME, nullable=False),
+    CheckConstraint("id = 1", name="one_row"),  # a database has one version
+    comment="the version of these tables; a newer program upgrades, an older one refuses",
+)

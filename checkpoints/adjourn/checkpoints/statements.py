@@ -1,0 +1,255 @@
+"""Pure: what is sent to the database for the checkpoint tables.
+
+Each statement is built once. Those of the hot path are compiled once per dialect and run with bound values
+by the driver (F-20: a third of the cost); no value is ever part of a statement's text (C-84).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.engine import Connection, CursorResult
+from sqlalchemy.sql import bindparam as bind
+
+from adjourn.checkpoints.schema import (
+    channel_values,
+    checkpoint_writes,
+    checkpoints,
+    messages,
+    namespaces,
+    threads,
+)
+
+Row = Sequence[Any]
+
+
+class Statement:
+    """A statement with named values, compiled once for each dialect.
+
+    `build` gives the statement for a dialect's name, since inserts that meet an existing row are said
+    differently by each database.
+    """
+
+    def __init__(self, build: Callable[[str], sa.ClauseElement]) -> None:
+        self._build = build
+        self._compiled: dict[str, _Compiled] = {}
+
+    def run(self, connection: Connection, values: Mapping[str, Any]) -> CursorResult[Any]:
+        """Run it once."""
+        compiled = self._for(connection)
+        return connection.exec_driver_sql(compiled.text, compiled.in_order(values))
+
+    def run_many(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Run it once per row; no row, no statement."""
+        if rows:
+            compiled = self._for(connection)
+            connection.exec_driver_sql(compiled.text, [compiled.in_order(row) for row in rows])
+
+    def _for(self, connection: Connection) -> "_Compiled":
+        dialect = connection.dialect
+        compiled = self._compiled.get(dialect.name)
+        if compiled is None:
+            compiled = self._compiled[dialect.name] = _compile(self._build(dialect.name), dialect)
+        return compiled
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    text: str
+    names: tuple[str, ...]
+    fixed: dict[str, Any]  # values that are part of the statement, as a LIMIT is
+
+    def in_order(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        if self.fixed:
+            values = {**self.fixed, **values}
+        return tuple([values[name] for name in self.names])
+
+
+def _compile(statement: sa.ClauseElement, dialect: sa.Dialect) -> _Compiled:
+    # Positions are the one form of binding that every driver here takes.
+    style: Any = "qmark" if dialect.name == "sqlite" else "format"
+    compiled: Any = statement.compile(dialect=type(dialect)(paramstyle=style))  # type: ignore[call-arg]
+    fixed = {name: value for name, value in compiled.params.items() if value is not None}
+    return _Compiled(str(compiled), tuple(compiled.positiontup), fixed)
+
+
+def _always(statement: sa.ClauseElement) -> Statement:
+    return Statement(lambda _dialect: statement)
+
+
+def _insert(table: sa.Table, *, on_conflict: str = "fail") -> Statement:
+    """An INSERT of all columns. `on_conflict`: `fail`, `keep` the old row, or `replace` it."""
+
+    def build(dialect: str) -> sa.ClauseElement:
+        if on_conflict == "fail":
+            return table.insert()
+        keys = [column.name for column in table.primary_key]
+        others = [column.name for column in table.columns if column.name not in keys]
+        if dialect in ("mysql", "mariadb"):
+            insert = mysql.insert(table)
+            # MySQL has no DO NOTHING but IGNORE, which also hides other errors: set the key to itself
+            kept = {keys[0]: table.c[keys[0]]}
+            return insert.on_duplicate_key_update(
+                kept if on_conflict == "keep" else {name: insert.inserted[name] for name in others}
+            )
+        upsert = sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
+        if on_conflict == "keep":
+            return upsert.on_conflict_do_nothing(index_elements=keys)
+        return upsert.on_conflict_do_update(
+            index_elements=keys, set_={name: upsert.excluded[name] for name in others}
+        )
+
+    return Statement(build)
+
+
+# Threads and namespaces
+
+find_thread = _always(
+    sa.select(threads.c.id, threads.c.generation).where(threads.c.thread_id == bind("thread_id"))
+)
+find_namespaces = _always(
+    sa.select(namespaces.c.ns, namespaces.c.id).where(namespaces.c.thread == bind("thread"))
+)
+touch_thread = _always(
+    threads.update()
+    .where(threads.c.id == bind("thread"), threads.c.generation == bind("generation_known"))
+    .values(updated_at=bind("moment"))
+)
+_IS_NEWER = sa.func.coalesce(threads.c.checkpoint_id, sa.literal_column("''")) <= bind("newest")
+advance_thread = _always(
+    threads.update()
+    .where(threads.c.id == bind("thread"), threads.c.generation == bind("generation_known"))
+    .values(
+        updated_at=bind("moment"),
+        step=sa.case((_IS_NEWER, bind("newest_step")), else_=threads.c.step),  # before checkpoint_id: MySQL
+        checkpoint_id=sa.case((_IS_NEWER, bind("newest")), else_=threads.c.checkpoint_id),
+    )
+)
+read_generation = _always(sa.select(threads.c.generation).where(threads.c.id == bind("thread")))
+
+# Rows of a thread
+
+insert_message = _insert(messages)
+insert_channel_value = _insert(channel_values)
+last_message = _always(sa.select(sa.func.max(messages.c.seq)).where(messages.c.thread == bind("thread")))
+last_value = _always(
+    sa.select(sa.func.max(channel_values.c.seq)).where(channel_values.c.thread == bind("thread"))
+)
+last_message_between = _always(
+    sa.select(sa.func.max(messages.c.seq)).where(
+        messages.c.thread == bind("thread"), messages.c.seq.between(bind("first"), bind("last"))
+    )
+)
+last_value_between = _always(
+    sa.select(sa.func.max(channel_values.c.seq)).where(
+        channel_values.c.thread == bind("thread"), channel_values.c.seq.between(bind("first"), bind("last"))
+    )
+)
+read_messages = _always(
+    sa.select(
+        messages.c.seq,
+        messages.c.message_id,
+        messages.c.role,
+        messages.c.name,
+        messages.c.content,
+        messages.c.tool_call_id,
+        messages.c.tool_calls,
+        messages.c.rest,
+        messages.c.hash,
+    )
+    .where(messages.c.thread == bind("thread"), messages.c.seq.between(bind("first"), bind("last")))
+    .order_by(messages.c.seq)
+)
+read_values = _always(
+    sa.select(channel_values.c.seq, channel_values.c.value, channel_values.c.hash)
+    .where(
+        channel_values.c.thread == bind("thread"), channel_values.c.seq.between(bind("first"), bind("last"))
+    )
+    .order_by(channel_values.c.seq)
+)
+
+# Checkpoints and writes
+
+put_checkpoint = _insert(checkpoints, on_conflict="replace")
+keep_write = _insert(checkpoint_writes, on_conflict="keep")
+replace_write = _insert(checkpoint_writes, on_conflict="replace")
+read_writes = _always(
+    sa.select(
+        checkpoint_writes.c.task_id,
+        checkpoint_writes.c.channel,
+        checkpoint_writes.c.value,
+        checkpoint_writes.c.idx,
+    )
+    .where(
+        checkpoint_writes.c.namespace == bind("namespace"),
+        checkpoint_writes.c.checkpoint_id == bind("checkpoint_id"),
+    )
+    .order_by(checkpoint_writes.c.task_path, checkpoint_writes.c.task_id, checkpoint_writes.c.idx)
+)
+
+CHECKPOINT_COLUMNS = (
+    threads.c.id,
+    threads.c.thread_id,
+    threads.c.generation,
+    namespaces.c.id,
+    namespaces.c.ns,
+    checkpoints.c.checkpoint_id,
+    checkpoints.c.parent_id,
+    checkpoints.c.ts,
+    checkpoints.c.channels,
+    checkpoints.c.channel_versions,
+    checkpoints.c.versions_seen,
+    checkpoints.c.metadata,
+    checkpoints.c.rest,
+)
+_tree = threads.join(namespaces, namespaces.c.thread == threads.c.id).join(
+    checkpoints, checkpoints.c.namespace == namespaces.c.id
+)
+_of_namespace = (
+    sa.select(*CHECKPOINT_COLUMNS)
+    .select_from(_tree)
+    .where(threads.c.thread_id == bind("thread_id"), namespaces.c.ns == bind("ns"))
+)
+newest_checkpoint = _always(_of_namespace.order_by(checkpoints.c.checkpoint_id.desc()).limit(1))
+one_checkpoint = _always(_of_namespace.where(checkpoints.c.checkpoint_id == bind("checkpoint_id")))
+read_refs = _always(
+    sa.select(checkpoints.c.channels, checkpoints.c.channel_versions, checkpoints.c.parent_id).where(
+        checkpoints.c.namespace == bind("namespace"), checkpoints.c.checkpoint_id == bind("checkpoint_id")
+    )
+)
+
+
+def list_checkpoints(
+    *,
+    thread_id: str | None,
+    ns: str | None,
+    checkpoint_id: str | None,
+    before: str | None,
+    columns: Mapping[str, Any],
+    behind: tuple[str, int] | None,
+    limit: int,
+) -> sa.Select[Any]:
+    """Checkpoints, newest first, at most `limit`. `None`: not restricted by it.
+
+    `before`: older than this checkpoint id. `columns`: values that columns of `checkpoints` must have.
+    `behind`: go on behind this (checkpoint id, namespace), which was the last row of the page before.
+    """
+    query = sa.select(*CHECKPOINT_COLUMNS).select_from(_tree)
+    if thread_id is not None:
+        query = query.where(threads.c.thread_id == thread_id)
+    if ns is not None:
+        query = query.where(namespaces.c.ns == ns)
+    if checkpoint_id is not None:
+        query = query.where(checkpoints.c.checkpoint_id == checkpoint_id)
+    if before is not None:
+        query = query.where(checkpoints.c.checkpoint_id < before)
+    for name, value in columns.items():
+        query = query.where(checkpoints.c[name] == value)
+    if behind is not None:
+        last_id, last_namespace = behind
+        older = checkpoints.c.checkpoint_id < last_id
+        beside = sa.and_(checkpoints.c.checkpoint_id == last_id, namespaces.c.id < last_namespace)
+        query = query.where(sa.or_(older, beside))
+    return query.order_by(checkpoints.c.checkpoint_id.desc(), namespaces.c.id.desc()).limit(limit)

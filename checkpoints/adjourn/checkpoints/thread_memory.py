@@ -1,0 +1,182 @@
+"""What this process remembers of a thread: which messages and values are stored, and under which `seq`.
+
+The memory saves work, and nothing rests on it: it may be dropped at any moment and is filled again from the
+database. It follows the database one way: whoever changes it inside a transaction drops it when the
+transaction fails, so that it never knows more than what was committed.
+"""
+
+import copy
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from adjourn.checkpoints.codec import Ranges
+
+BLOCK = 16  # a channel takes numbers in blocks, so that its ranges stay whole beside other channels (F-29)
+MOST_THREADS = 256  # memories kept; the one used longest ago goes first
+MOST_ROWS = 20_000  # rows of one thread whose hashes are remembered; above it the memory starts again
+MOST_OBJECTS = 1_000  # message objects of one thread that are kept at least; older ones are then let go
+MOST_HEADS = 8  # checkpoints whose references are remembered: the newest of each namespace, and forks
+
+Reference = list[list[int]] | int | dict[str, Any]  # ranges of messages, a channel_values.seq, or {"v": value}
+Owner = tuple[str, str, str]  # namespace, channel, and "whole" or "part"
+
+
+@dataclass(slots=True)
+class Remembered:
+    """A stored message, with a copy of its fields to find changes in place."""
+
+    seq: int
+    message: BaseMessage
+    fields: dict[str, Any]
+
+    def is_unchanged(self, message: BaseMessage) -> bool:
+        """Whether this is the message object that was stored, with the fields that were stored."""
+        return message is self.message and message.__dict__ == self.fields
+
+
+@dataclass(slots=True)
+class Head:
+    """A checkpoint's references, for the one that follows it."""
+
+    versions: dict[str, Any]
+    references: dict[str, Reference]
+
+
+@dataclass(slots=True)
+class Numbers:
+    """Numbers of one table's rows in one thread, handed out in blocks of 16 per owner.
+
+    `top` is the highest number of the thread's rows; `next` the next number in each open block.
+    """
+
+    top: int = 0
+    next: dict[Owner, int] = field(default_factory=dict)
+
+    def take(self, owner: Owner) -> int:
+        """The next number for this owner."""
+        number = self.next.get(owner, 1)
+        if number % BLOCK == 1:  # its block is full, or it has none
+            number = -(-self.top // BLOCK) * BLOCK + 1
+        self.next[owner] = number + 1
+        self.top = max(self.top, number)
+        return number
+
+
+class ThreadMemory:
+    """The memory of one thread. Used under its lock only."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.forget()
+
+    def forget(self) -> None:
+        """Know nothing."""
+        self.thread: int | None = None
+        self.generation = 0
+        self.namespaces: dict[str, int] = {}
+        self.heads: OrderedDict[tuple[str, str], Head] = OrderedDict()
+        self._young: dict[int, Remembered] = {}  # id(message); the entry keeps the message alive
+        self._old: dict[int, Remembered] = {}
+        self.message_hashes: dict[str, int] = {}
+        self.value_hashes: dict[str, int] = {}
+        self.message_numbers = Numbers()
+        self.value_numbers = Numbers()
+
+    def remember_message(self, message: BaseMessage, seq: int, row_hash: str) -> None:
+        """This message object is stored under `seq`."""
+        self._young[id(message)] = Remembered(seq, message, snapshot(message.__dict__))
+        self.message_hashes[row_hash] = seq
+
+    def known_message(self, message: BaseMessage) -> int | None:
+        """The `seq` of this message object, if it was stored with the fields that it has now."""
+        known = self._young.get(id(message))
+        if known is None and (known := self._old.get(id(message))):
+            self._young[id(message)] = known
+        return known.seq if known and known.is_unchanged(message) else None
+
+    def let_go(self, in_use: int) -> None:
+        """Let go of message objects that were not met for long. `in_use`: messages of a whole channel."""
+        if len(self._young) > max(MOST_OBJECTS, 2 * in_use):
+            self._old, self._young = self._young, {}
+
+    def remember_head(self, ns: str, checkpoint_id: str, head: Head) -> None:
+        """These are the references of a checkpoint."""
+        self.heads[ns, checkpoint_id] = head
+        self.heads.move_to_end((ns, checkpoint_id))
+        while len(self.heads) > MOST_HEADS:
+            self.heads.popitem(last=False)
+
+    def is_large(self) -> bool:
+        """Whether it remembers more than it should."""
+        return len(self.message_hashes) + len(self.value_hashes) > MOST_ROWS
+
+
+class Memories:
+    """The memories of the threads in use."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._threads: OrderedDict[str, ThreadMemory] = OrderedDict()
+
+    @contextmanager
+    def hold(self, thread_id: str) -> Iterator[ThreadMemory]:
+        """The memory of a thread, for this caller alone."""
+        with self._lock:
+            memory = self._threads.setdefault(thread_id, ThreadMemory())
+            self._threads.move_to_end(thread_id)
+            if len(self._threads) > MOST_THREADS:
+                self._threads.popitem(last=False)
+        with memory.lock:
+            if memory.is_large():
+                memory.forget()
+            yield memory
+
+
+class _Unequal:
+    """Equal to nothing: stands for a value that cannot be copied."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+
+_IMMUTABLE = frozenset({str, int, float, bool, type(None), bytes})
+
+
+def snapshot(value: Any) -> Any:
+    """A copy that later changes in place do not reach."""
+    kind = type(value)
+    if kind in _IMMUTABLE:
+        return value
+    if kind is dict:
+        return {key: snapshot(member) for key, member in value.items()}
+    if kind is list:
+        return [snapshot(member) for member in value]
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # what an application puts into an artifact may refuse to be copied, in any way
+        return _Unequal()
+
+
+def expand(ranges: Ranges) -> Iterator[int]:
+    """The numbers of ranges, in order."""
+    for first, last in ranges:
+        yield from range(first, last + 1)
+
+
+def compress(numbers: list[int]) -> Ranges:
+    """The ranges of numbers, in order: `[1, 2, 3, 9]` is `[[1, 3], [9, 9]]`."""
+    ranges: Ranges = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ranges

@@ -1,0 +1,236 @@
+"""What is done to whole threads: delete, copy, prune. Each function is one transaction's work.
+
+Messages and values have no owner among the checkpoints: they are taken away when no checkpoint and no write
+of the thread refers to them any more.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from adjourn.checkpoints.codec import TAG, Json, parse
+from adjourn.checkpoints.database import now
+from adjourn.checkpoints.errors import StoredDataError, UsageError
+from adjourn.checkpoints.schema import (
+    channel_values,
+    checkpoint_writes,
+    checkpoints,
+    messages,
+    namespaces,
+    threads,
+)
+from adjourn.checkpoints.thread_memory import expand
+
+Item = TypeVar("Item")
+
+BATCH = 500  # values in one IN (...): SQLite takes 999 at most where it was built long ago
+
+
+def delete_threads(connection: Connection, thread_ids: Sequence[str]) -> None:
+    """Take away threads; their rows in the other tables go with them."""
+    connection.execute(threads.delete().where(threads.c.thread_id.in_(thread_ids)))
+
+
+def copy_thread(connection: Connection, source: str, target: str) -> None:
+    """Copy a thread's rows. References are numbers within a thread, so they are copied as they are."""
+    taken = sa.select(threads.c.id).where(threads.c.thread_id == target)
+    if connection.execute(taken).first() is not None:
+        raise UsageError(f"thread {target!r} exists already; copy to a thread that does not")
+    found = connection.execute(sa.select(threads).where(threads.c.thread_id == source)).mappings().first()
+    if found is None:
+        return
+    row = {**found, "thread_id": target, "updated_at": now()}
+    old = row.pop("id")
+    new = connection.execute(threads.insert().values(row)).inserted_primary_key[0]
+    for table in (messages, channel_values):
+        _copy_rows(connection, table, "thread", old, new)
+    for namespace, ns in connection.execute(_namespaces(old)).all():
+        made = connection.execute(namespaces.insert().values(thread=new, ns=ns)).inserted_primary_key[0]
+        for table in (checkpoints, checkpoint_writes):
+            _copy_rows(connection, table, "namespace", namespace, made)
+
+
+def _copy_rows(connection: Connection, table: sa.Table, owner: str, old: int, new: int) -> None:
+    names = [column.name for column in table.columns]
+    rows = sa.select(*(sa.literal(new) if name == owner else table.c[name] for name in names))
+    connection.execute(table.insert().from_select(names, rows.where(table.c[owner] == old)))
+
+
+def _namespaces(thread: int) -> sa.Select[tuple[int, str]]:
+    return sa.select(namespaces.c.id, namespaces.c.ns).where(namespaces.c.thread == thread)
+
+
+def pruning(strategy: str) -> Callable[..., None]:
+    """The work of a strategy. Raises `UsageError` for an unknown one."""
+    if strategy == "keep_latest":
+        return keep_latest
+    if strategy == "delete":
+        return delete_threads
+    raise UsageError(f"strategy is 'keep_latest' or 'delete', not {strategy!r}")
+
+
+def keep_latest(connection: Connection, thread_ids: Sequence[str]) -> None:
+    """Take away all but the newest checkpoint of each namespace, and what its DeltaChannels need."""
+    for thread_id in thread_ids:
+        _shrink(connection, thread_id, lambda rows: {max(rows)} if rows else set())
+
+
+def threads_of_runs(connection: Connection, run_ids: Sequence[str]) -> list[str]:
+    """The threads that hold checkpoints of these runs."""
+    found: list[str] = []
+    tree = threads.join(namespaces, namespaces.c.thread == threads.c.id).join(
+        checkpoints, checkpoints.c.namespace == namespaces.c.id
+    )
+    for batch in _batches(run_ids):
+        query = sa.select(threads.c.thread_id).select_from(tree).where(checkpoints.c.run_id.in_(batch))
+        found += connection.execute(query.distinct()).scalars()
+    return list(dict.fromkeys(found))
+
+
+def delete_runs(connection: Connection, thread_id: str, run_ids: Sequence[str]) -> None:
+    """Take the checkpoints of these runs out of a thread."""
+    unwanted = set(run_ids)
+    _shrink(connection, thread_id, lambda rows: {key for key, row in rows.items() if row.run_id not in unwanted})
+
+
+Rows = dict[str, Any]  # checkpoint id -> its row, of one namespace
+
+
+def _shrink(connection: Connection, thread_id: str, wanted: Callable[[Rows], set[str]]) -> None:
+    """Keep the checkpoints that `wanted` names, and what they need; void every process's memory."""
+    thread = connection.execute(sa.select(threads.c.id).where(threads.c.thread_id == thread_id)).scalar()
+    if thread is None:
+        return
+    grown = threads.update().where(threads.c.id == thread).values(generation=threads.c.generation + 1)
+    connection.execute(grown)
+    for namespace, _ns in connection.execute(_namespaces(thread)).all():
+        _shrink_namespace(connection, namespace, wanted)
+    _drop_unused(connection, thread)
+    _name_newest(connection, thread)
+
+
+def _shrink_namespace(connection: Connection, namespace: int, wanted: Callable[[Rows], set[str]]) -> None:
+    query = sa.select(
+        checkpoints.c.checkpoint_id,
+        checkpoints.c.parent_id,
+        checkpoints.c.run_id,
+        checkpoints.c.channels,
+        checkpoints.c.metadata,
+    ).where(checkpoints.c.namespace == namespace)
+    rows: Rows = {row.checkpoint_id: row for row in connection.execute(query)}
+    kept = wanted(rows)
+    for checkpoint_id in list(kept):
+        kept |= _delta_ancestors(rows, checkpoint_id)
+    gone = [checkpoint_id for checkpoint_id in rows if checkpoint_id not in kept]
+    for batch in _batches(gone):
+        for table in (checkpoint_writes, checkpoints):
+            here = sa.and_(table.c.namespace == namespace, table.c.checkpoint_id.in_(batch))
+            connection.execute(table.delete().where(here))
+
+
+def _delta_ancestors(rows: Rows, checkpoint_id: str) -> set[str]:
+    """The ancestors back to the nearest stored value of each DeltaChannel of a checkpoint (F-30)."""
+    row = rows[checkpoint_id]
+    counters = _tree("checkpoints", checkpoint_id, row.metadata).get("counters_since_delta_snapshot") or {}
+    open_channels = set(counters) - set(_tree("checkpoints", checkpoint_id, row.channels))
+    needed: set[str] = set()
+    while open_channels and (row := rows.get(row.parent_id)) and row.checkpoint_id not in needed:
+        needed.add(row.checkpoint_id)
+        open_channels -= set(_tree("checkpoints", row.checkpoint_id, row.channels))
+    return needed
+
+
+def _drop_unused(connection: Connection, thread: int) -> None:
+    """Take away the messages and values that nothing in the thread refers to."""
+    values = dict(_values_of(connection, thread))
+    used_messages: set[int] = set()
+    waiting: list[int] = []
+    used_values: set[int] = set()
+    for tree in _roots(connection, thread):
+        _collect(tree, used_messages, waiting)
+    while waiting:
+        seq = waiting.pop()
+        if seq not in used_values:
+            used_values.add(seq)
+            if '"!"' in values.get(seq, ""):
+                _collect(_tree("channel_values", f"thread {thread} seq {seq}", values[seq]), used_messages, waiting)
+    known = connection.execute(sa.select(messages.c.seq).where(messages.c.thread == thread)).scalars()
+    _delete_rows(connection, messages, thread, (seq for seq in known.all() if seq not in used_messages))
+    _delete_rows(connection, channel_values, thread, (seq for seq in values if seq not in used_values))
+
+
+def _values_of(connection: Connection, thread: int) -> Iterator[tuple[int, str]]:
+    query = sa.select(channel_values.c.seq, channel_values.c.value).where(channel_values.c.thread == thread)
+    for seq, text in connection.execute(query):
+        yield seq, text
+
+
+def _roots(connection: Connection, thread: int) -> Iterator[Json]:
+    """The trees from which everything else is referred to."""
+    for namespace, _ns in connection.execute(_namespaces(thread)).all():
+        query = sa.select(checkpoints.c.checkpoint_id, checkpoints.c.channels, checkpoints.c.metadata, checkpoints.c.rest)
+        for key, channels, metadata, rest in connection.execute(query.where(checkpoints.c.namespace == namespace)):
+            for reference in _tree("checkpoints", key, channels).values():
+                yield _as_tagged(reference)
+            yield _tree("checkpoints", key, metadata)
+            yield _tree("checkpoints", key, rest) if rest else None
+        writes = sa.select(checkpoint_writes.c.task_id, checkpoint_writes.c.value)
+        for key, text in connection.execute(writes.where(checkpoint_writes.c.namespace == namespace)):
+            yield _tree("checkpoint_writes", key, text)
+
+
+def _as_tagged(reference: Json) -> Json:
+    if type(reference) is list:
+        return {TAG: "messages", "v": reference}
+    return {TAG: "part", "v": reference} if type(reference) is int else reference
+
+
+def _collect(tree: Json, used_messages: set[int], used_values: list[int]) -> None:
+    """Add the numbers that a tree refers to."""
+    if type(tree) is list:
+        for member in tree:
+            _collect(member, used_messages, used_values)
+    elif type(tree) is dict:
+        content = tree.get("v")
+        match tree.get(TAG):
+            case "messages":
+                used_messages.update(expand(content))
+            case "message":
+                used_messages.add(content)
+            case "part":
+                used_values.append(content)
+            case "parts":
+                used_values.extend(expand(content))
+            case _:
+                _collect(list(tree.values()), used_messages, used_values)
+
+
+def _tree(table: str, key: str, text: str) -> Any:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise StoredDataError(table, key, f"the row does not decode ({error})") from error
+
+
+def _delete_rows(connection: Connection, table: sa.Table, thread: int, seqs: Iterable[int]) -> None:
+    for batch in _batches(list(seqs)):
+        connection.execute(table.delete().where(table.c.thread == thread, table.c.seq.in_(batch)))
+
+
+def _name_newest(connection: Connection, thread: int) -> None:
+    """Let the thread name its newest checkpoint again; a thread without any is taken away."""
+    tree = namespaces.join(checkpoints, checkpoints.c.namespace == namespaces.c.id)
+    here = sa.select(checkpoints.c.checkpoint_id, checkpoints.c.step, namespaces.c.ns)
+    rows = connection.execute(here.select_from(tree).where(namespaces.c.thread == thread)).all()
+    if not rows:
+        connection.execute(threads.delete().where(threads.c.id == thread))
+        return
+    newest, step = max(((key, step) for key, step, ns in rows if ns == ""), default=(None, None))
+    connection.execute(threads.update().where(threads.c.id == thread).values(checkpoint_id=newest, step=step))
+
+
+def _batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    for start in range(0, len(items), BATCH):
+        yield items[start : start + BATCH]

@@ -1,0 +1,49 @@
+"""The rows of `threads` and `namespaces`: found, or made in the transaction that needs them first."""
+
+from sqlalchemy.engine import Connection
+
+from adjourn.checkpoints import statements
+from adjourn.checkpoints.database import now
+from adjourn.checkpoints.placing import continue_numbers
+from adjourn.checkpoints.schema import namespaces, threads
+from adjourn.checkpoints.thread_memory import ThreadMemory
+
+
+class StaleMemory(Exception):
+    """The thread's rows were taken away by somebody else: what is remembered of them is void."""
+
+
+def know_thread(connection: Connection, memory: ThreadMemory, thread: int, generation: int) -> None:
+    """Let the memory be about this thread row, as it is now."""
+    if memory.thread == thread and memory.generation == generation:
+        return
+    memory.forget()
+    memory.thread, memory.generation = thread, generation
+    memory.namespaces = dict(statements.find_namespaces.run(connection, {"thread": thread}).all())
+    continue_numbers(connection, memory, thread)
+
+
+def know_namespace(
+    connection: Connection, memory: ThreadMemory, thread_id: str, ns: str
+) -> tuple[int, int]:
+    """The ids of a thread's and a namespace's row; both are made when they are missing.
+
+    Raises `IntegrityError` when another process makes them at the same moment.
+    """
+    if memory.thread is None:
+        found = statements.find_thread.run(connection, {"thread_id": thread_id}).first()
+        thread, generation = found or (_make_thread(connection, thread_id), 0)
+        know_thread(connection, memory, thread, generation)
+    thread = memory.thread
+    assert thread is not None  # know_thread has just set it
+    if ns not in memory.namespaces:
+        made = connection.execute(namespaces.insert().values(thread=thread, ns=ns))
+        memory.namespaces[ns] = made.inserted_primary_key[0]
+    return thread, memory.namespaces[ns]
+
+
+def _make_thread(connection: Connection, thread_id: str) -> int:
+    moment = now()
+    row = {"thread_id": thread_id, "generation": 0, "created_at": moment, "updated_at": moment}
+    made = connection.execute(threads.insert().values(row))
+    return int(made.inserted_primary_key[0])

@@ -1,0 +1,103 @@
+"""`build_react`: the free loop. The model calls tools until it answers or a limit stops it."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, cast
+
+from langchain_core.language_models import BaseChatModel
+from langgraph.graph import END, StateGraph
+from langgraph.graph import START as ENTRY
+from langgraph.graph.state import CompiledStateGraph
+
+from adjourn.checkpoints.errors import UsageError
+from adjourn.graph.routes import ROUTES, START, Node, next_node
+from adjourn.nodes.ask import AskNode
+from adjourn.nodes.finish import FinishNode
+from adjourn.nodes.foreign import as_tool
+from adjourn.nodes.guards import Limits
+from adjourn.nodes.model import ModelNode
+from adjourn.nodes.models import chat_model
+from adjourn.nodes.state import RunState
+from adjourn.nodes.tool import Tool
+from adjourn.nodes.tools import ToolsNode
+
+Graph = CompiledStateGraph[Any, Any, Any, Any]
+
+
+def build_react(
+    model: BaseChatModel | str,
+    tools: Iterable[Any] = (),
+    *,
+    limits: Limits | None = None,
+    system_prompt: str | None = None,
+    name: str = "react",
+) -> Graph:
+    """A compiled LangGraph graph: model, tools, ask and finish, joined as `routes.py` says.
+
+    - `model`: any LangChain chat model, or a string such as `"openai:gpt-5"`.
+    - `tools`: what `@tool` made, LangChain tools, and plain functions (which count as writes).
+    - `name`: stored with each run; a run is resumed only by a graph of the same name.
+
+    Give it to `Runner`, which brings the store. Raises `UsageError` for two tools of one name.
+    """
+    known = _distinct(as_tool(one) for one in tools)
+    bounds = limits or Limits()
+    nodes: Mapping[Node, Any] = {
+        "model": ModelNode(chat_model(model), known, system_prompt=system_prompt, limits=bounds),
+        "tools": ToolsNode(known, limits=bounds),
+        "ask": AskNode(),
+        "finish": FinishNode(),
+    }
+    return join(nodes, name=name)
+
+
+def join(nodes: Mapping[Node, Any], *, name: str) -> Graph:
+    """The graph of these nodes, with its edges from the table of routes."""
+    builder = StateGraph(RunState)
+    for node in ROUTES:
+        builder.add_node(node, nodes[node])
+    builder.add_edge(ENTRY, START)
+    for node, routes in ROUTES.items():
+        if not routes:
+            builder.add_edge(node, END)
+        elif len(routes) == 1:
+            builder.add_edge(node, *routes.values())
+        else:
+            builder.add_conditional_edges(node, _router(node), list(dict.fromkeys(routes.values())))
+    return cast(Graph, builder.compile(name=name))
+
+
+def _router(node: Node) -> Callable[[RunState], str]:
+    def route(node: Node, state: RunState) -> str:
+        return next_node(node, state["outcome"])
+
+    return partial(route, node)
+
+
+def _distinct(tools: Iterable[Tool]) -> list[Tool]:
+    known: dict[str, Tool] = {}
+    for one in tools:
+        if one.name in known:
+            raise UsageError(f"two tools are called {one.name!r}; a model tells tools apart by name")
+        known[one.name] = one
+    return list(known.values())
+
+
+def tools_of(graph: Graph) -> Mapping[str, Tool]:
+    """The tools of each `ToolsNode` in a graph, also one that somebody joined by hand."""
+    found: dict[str, Tool] = {}
+    for spec in graph.builder.nodes.values():
+        for bound in (getattr(spec.runnable, "afunc", None), getattr(spec.runnable, "func", None)):
+            node = getattr(bound, "__self__", bound)
+            if isinstance(node, ToolsNode):
+                found.update(node.tools)
+    return found
+
+
+def signature_of(graph: Graph) -> str:
+    """A hash of a graph's nodes, edges and tool schemas: runs store it, so that a changed graph is noticed."""
+    tools = {name: one.for_model for name, one in sorted(tools_of(graph).items())}
+    shape = {"nodes": sorted(graph.builder.nodes), "edges": sorted(map(str, graph.builder.edges)), "tools": tools}
+    return hashlib.sha256(json.dumps(shape, sort_keys=True, default=str).encode()).hexdigest()[:16]

@@ -1,0 +1,303 @@
+"""The ledger of one run that is being driven: from calls and outcomes to rows and events.
+
+What belongs to a whole superstep waits here and is stored by the saver in the transaction of that
+superstep's checkpoint, together with its events. What must be durable earlier has its own transaction.
+Both check the fence first. Events are handed to the listener after their commit, in the order of their numbers.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+
+from adjourn.checkpoints import journal, leases
+from adjourn.checkpoints.database import Database, now
+from adjourn.checkpoints.events import Event, ToolResult
+from adjourn.checkpoints.lifecycle import CallState, ErrorCode, InterruptState, RunEvent, StopReason
+from adjourn.checkpoints.records import CallRow, Interrupt, RunRow, StepRow
+from adjourn.nodes.calls import Call, Question, is_final
+from adjourn.nodes.outcome import Outcome
+from adjourn.nodes.run_context import StepFacts, StoredCall
+
+Listener = Callable[[Event], None]
+Write = Callable[[Connection], None]
+Key = tuple[int, str]
+
+
+class RunLog:
+    """Implements the nodes' `Ledger`, and the saver's fence and outbox, for one owner of one run.
+
+    `known` holds the calls as they stood when this owner took over, by (step, call id).
+    """
+
+    def __init__(
+        self, database: Database, run: RunRow, fence: int, known: Mapping[Key, CallRow], listener: Listener
+    ) -> None:
+        self.run = run
+        self.fence = fence
+        self._database = database
+        self._known = known
+        self._listener = listener
+        self._rows: list[Write] = []  # ride on the next checkpoint
+        self._events: list[Event] = []  # told with them
+        self._stored: list[Event] = []  # written with that checkpoint, not committed yet
+        self._early: dict[int, Event] = {}  # committed, waiting for a lower number that is on its way
+        self._next = run.last_event + 1
+
+    # -- the saver's fence and outbox
+
+    def check(self, connection: Connection) -> None:
+        """Refuse the write of a stale owner: raises `LeaseLost`."""
+        leases.hold(connection, self.run.id, self.fence)
+
+    def write(self, connection: Connection) -> None:
+        """Write what rides on this checkpoint, inside its transaction."""
+        if not self._rows and not self._events:
+            return
+        last = leases.hold(connection, self.run.id, self.fence)
+        for write in self._rows:
+            write(connection)
+        self._stored = journal.append_events(connection, self.run.id, self._events, last=last)
+
+    def committed(self) -> None:
+        """The checkpoint is stored: forget what rode on it and tell its events."""
+        self._rows.clear()
+        self._events.clear()
+        told, self._stored = self._stored, []
+        self._tell(told)
+
+    # -- the nodes' ledger
+
+    def stored(self, step: int, call_id: str) -> StoredCall | None:
+        row = self._known.get((step, call_id))
+        return None if row is None else StoredCall(row.outcome, row.result, row.error_code)
+
+    def plan_step(self, facts: StepFacts, calls: Sequence[Call], events: Sequence[Event]) -> None:
+        at = now()
+        step_row = StepRow(
+            run_id=self.run.id,
+            step=facts.step,
+            path=self.run.path,
+            model=facts.model,
+            message_id=facts.message_id,
+            latency_ms=facts.latency_ms,
+            input_tokens=facts.input_tokens,
+            output_tokens=facts.output_tokens,
+            calls=len(calls),
+            started_at=facts.started_at,
+            ended_at=facts.ended_at,
+        )
+        rows = [self._call_row(facts.step, call, at) for call in calls]
+        self._rows.append(lambda connection: journal.insert_step(connection, step_row))
+        self._rows.append(lambda connection: journal.insert_calls(connection, rows))
+        self._events += events
+        self._events += [self._result(facts.step, call, None) for call in calls if is_final(call)]
+
+    def settle(self, step: int, call: Call, outcome: Outcome) -> None:
+        self._rows.append(self._closing(step, call, outcome))
+        self._events.append(self._result(step, call, outcome))
+
+    def ask(self, step: int, questions: Sequence[tuple[Call, Question]]) -> None:
+        at = now()
+        rows = [self._interrupt(step, call, question, at) for call, question in questions]
+
+        def write(connection: Connection) -> None:
+            journal.insert_interrupts(connection, rows)
+            for row in rows:
+                journal.update_call(
+                    connection, self.run.id, step, row.call_id, outcome=CallState.WAITING.value, arguments=row.arguments
+                )
+
+        self._rows.append(write)
+
+    async def start(self, step: int, call: Call, *, attempt: int, idempotency_key: str, synced: bool) -> None:
+        values = {
+            "outcome": CallState.STARTED.value,
+            "attempts": attempt,
+            "idempotency_key": idempotency_key,
+            "started_at": now(),
+            "arguments": call["arguments"],
+            "digest": digest(call),
+        }
+
+        def work(connection: Connection) -> None:
+            self.check(connection)
+            journal.update_call(connection, self.run.id, step, call["id"], **values)
+
+        await self._database.awrite(work, synced=synced)
+
+    async def end(self, step: int, call: Call, outcome: Outcome) -> None:
+        close = self._closing(step, call, outcome)
+        event = self._result(step, call, outcome)
+
+        def work(connection: Connection) -> list[Event]:
+            last = leases.hold(connection, self.run.id, self.fence)
+            close(connection)
+            return journal.append_events(connection, self.run.id, [event], last=last)
+
+        self._tell(await self._database.awrite(work))
+
+    def emit(self, event: Event) -> None:
+        if event.stored:
+            self._events.append(event)
+        else:
+            self._listener(event)
+
+    # -- the runner's moves
+
+    async def leave(
+        self,
+        event: RunEvent,
+        facts: Sequence[Event],
+        *,
+        active_ms: int,
+        stop_reason: StopReason | None = None,
+        answer: str | None = None,
+        error: dict[str, Any] | None = None,
+        langgraph_id: str | None = None,
+    ) -> None:
+        """The run waits, ended or failed: its status, its last events, and the end of the lease, at once.
+
+        Events that were to ride on a checkpoint that never came are stored here too.
+        """
+
+        def work(connection: Connection) -> list[Event]:
+            last = leases.hold(connection, self.run.id, self.fence)
+            if langgraph_id is not None:
+                journal.note_langgraph_id(connection, self.run.id, langgraph_id)
+            told = journal.append_events(connection, self.run.id, [*self._loose(), *facts], last=last)
+            journal.end_run(
+                connection,
+                self.run.id,
+                self.fence,
+                event,
+                active_ms=active_ms,
+                stop_reason=stop_reason,
+                answer=answer,
+                error=error,
+            )
+            return told
+
+        self._tell(await self._database.awrite(work))
+
+    def _loose(self) -> list[Event]:
+        """Events without rows of their own; those with rows come again when the step runs again."""
+        return [] if self._rows else self._events
+
+    def _tell(self, events: Sequence[Event]) -> None:
+        self._early.update({event.number or 0: event for event in events})
+        while self._next in self._early:
+            self._listener(self._early.pop(self._next))
+            self._next += 1
+
+    # -- rows
+
+    def _call_row(self, step: int, call: Call, at: str) -> CallRow:
+        ended = is_final(call)
+        return CallRow(
+            run_id=self.run.id,
+            step=step,
+            call_id=call["id"],
+            batch=call["batch"],
+            position=call["position"],
+            tool=call["name"],
+            effect=call["effect"],
+            arguments=call["arguments"],
+            digest=digest(call),
+            raw=call.get("raw"),
+            outcome=CallState.PLANNED.value if call["state"] == CallState.WAITING else call["state"],
+            error_code=_code_of(call.get("observation")),
+            result=call.get("observation"),
+            planned_at=at,
+            ended_at=at if ended else None,
+        )
+
+    def _closing(self, step: int, call: Call, outcome: Outcome) -> Write:
+        ended_at = now()
+        values: dict[str, Any] = {
+            "outcome": outcome.state.value,
+            "error_code": outcome.code.value if outcome.code else None,
+            "result": outcome.observation,
+            "shown": outcome.shown,
+            "error": outcome.error,
+            "ended_at": ended_at,
+            "arguments": call["arguments"],
+        }
+        if outcome.attempts:
+            values["attempts"] = outcome.attempts
+
+        def write(connection: Connection) -> None:
+            journal.update_call(connection, self.run.id, step, call["id"], **values)
+
+        return write
+
+    def _result(self, step: int, call: Call, outcome: Outcome | None) -> ToolResult:
+        observation = outcome.observation if outcome else call.get("observation", "")
+        return tool_result(
+            self.run,
+            step,
+            call["id"],
+            call["name"],
+            outcome.state.value if outcome else call["state"],
+            observation,
+            shown=outcome.shown if outcome else None,
+            took_ms=outcome.took_ms if outcome else None,
+        )
+
+    def _interrupt(self, step: int, call: Call, question: Question, at: str) -> Interrupt:
+        return Interrupt(
+            id=question["id"],
+            run_id=self.run.id,
+            step=step,
+            call_id=call["id"],
+            path=self.run.path,
+            position=call["position"],
+            type=question["type"],
+            tool=call["name"],
+            arguments=call["arguments"] or {},
+            reason=question["reason"],
+            payload=question["payload"],
+            response_schema=question["response_schema"],
+            state=InterruptState.OPEN.value,
+            created_at=at,
+        )
+
+
+def tool_result(
+    run: RunRow,
+    step: int,
+    call_id: str,
+    name: str,
+    outcome: str,
+    observation: str,
+    *,
+    shown: Any = None,
+    took_ms: int | None = None,
+) -> ToolResult:
+    """The event of a final observation. `shown` is what people see where it differs from the model's part."""
+    told = json.loads(observation) if observation else {}
+    return ToolResult(
+        run_id=run.id,
+        path=run.path,
+        step=step,
+        call_id=call_id,
+        name=name,
+        outcome=outcome,
+        error_code=told.get("errorCode"),
+        message=told.get("message"),
+        data=shown if shown is not None else told.get("data"),
+        took_ms=took_ms,
+    )
+
+
+def _code_of(observation: str | None) -> str | None:
+    code = json.loads(observation).get("errorCode") if observation else None
+    return ErrorCode(code).value if code else None
+
+
+def digest(call: Call) -> str:
+    """What two calls of one tool with the same arguments share, whatever the order of their keys (C-54)."""
+    same = json.dumps([call["name"], call["arguments"]], sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(same.encode()).hexdigest()[:32]

@@ -1,0 +1,434 @@
+"""`Runner`: start, resume, recover, cancel, look at runs, each from any process that reaches the database.
+
+A run is driven by one owner with a lease. The runner drives the graph in an inner task behind a shield:
+when the outside is cancelled (Ctrl-C, a notebook's stop button), it asks the run to stop, waits until the
+run has written its end, and then lets the cancellation go on.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import Command
+from sqlalchemy import Connection
+
+from adjourn.checkpoints import journal, leases
+from adjourn.checkpoints.database import Database, now
+from adjourn.checkpoints.errors import AdjournError, LeaseLost, NotResumable, RunBusy, RunNotFound, UsageError, WrongGraph
+from adjourn.checkpoints.events import Event, LoopInterrupt, RunFailed, RunFinished
+from adjourn.checkpoints.lifecycle import RUN_MOVES, InterruptState, RunEvent, RunStatus, StopReason
+from adjourn.checkpoints.records import Interrupt, RunRow
+from adjourn.checkpoints.saver import SQLAlchemySaver
+from adjourn.graph import answers as accept
+from adjourn.graph import starts
+from adjourn.graph.background import Background
+from adjourn.graph.react import Graph, signature_of, tools_of
+from adjourn.graph.run import Run
+from adjourn.graph.run_log import Listener, RunLog
+from adjourn.nodes.run_context import RUN_KEY, Cancel, RunContext
+
+T = TypeVar("T")
+log_ = logging.getLogger("adjourn.run")
+
+# LangGraph's own limit counts supersteps and leaves calls open; ours counts model calls and does not (C-53).
+RECURSION_LIMIT = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Driving:
+    """A run that this process drives: how to stop it, on which loop, and how to learn of its end."""
+
+    cancel: Cancel
+    loop: asyncio.AbstractEventLoop
+    ended: Future[None]
+
+
+class Runner:
+    """Drives one graph over one store.
+
+    - `graph`: what `build_react` gave, or a compiled graph of one's own with Adjourn's nodes in it.
+    - `store`: a SQLAlchemy URL such as `sqlite:///adjourn.db`, or a `Database` that is shared.
+    - `lease_s`: seconds after which another process may take over a run whose owner fell silent.
+
+    Use one runner per process and store; it may drive any number of runs at once. `close()` it at the end,
+    or use it as a context manager.
+    """
+
+    def __init__(
+        self, graph: Graph, store: str | Database = "sqlite:///adjourn.db", *, lease_s: float = leases.LEASE_S
+    ) -> None:
+        self._owns_database = not isinstance(store, Database)
+        self.database = store if isinstance(store, Database) else Database(store)
+        self.graph: Graph = graph.copy({"checkpointer": SQLAlchemySaver(self.database)})
+        self.name = graph.get_name()
+        self.tools = tools_of(graph)
+        self.lease_s = lease_s
+        self.owner = f"{socket.gethostname()}:{os.getpid()}"
+        self._signature = signature_of(graph)
+        self._driving: dict[str, _Driving] = {}
+        self._left: set[asyncio.Task[Run]] = set()  # runs whose listener left before their end
+        self._background = Background()
+
+    # -- start
+
+    async def start(
+        self,
+        message: str,
+        *,
+        thread_id: str | None = None,
+        by: str | None = None,
+        run_id: str | None = None,
+        on_event: Listener | None = None,
+    ) -> Run:
+        """Start a run with the user's message and drive it until it ends, waits for a person, or fails.
+
+        `thread_id` None: a new conversation. On a thread that waits, the open questions are closed as
+        dismissed and the message starts a new run (C-50). Raises `RunBusy` when the thread has a run that
+        works (C-86), `UsageError` for an empty message.
+        """
+        run = starts.new_run(
+            message,
+            thread_id=thread_id,
+            by=by,
+            run_id=run_id,
+            graph=self.name,
+            signature=self._signature,
+            owner=self.owner,
+            lease_s=self.lease_s,
+        )
+        told = await self.database.awrite(lambda connection: starts.store(connection, run))
+        listener = _each(on_event, told)
+        started = replace(run, last_event=told[-1].number or 0)
+        return await self._drive(started, run.fence, listener)
+
+    async def resume(
+        self,
+        run_id: str,
+        answers: Mapping[str, Any] | None = None,
+        *,
+        by: str | None = None,
+        on_event: Listener | None = None,
+    ) -> Run:
+        """Answer open questions; when none is left, drive the run on. Without answers: retry a failed run.
+
+        `answers` maps question ids to answers: values for `params_required`, `approve()`, `edit(...)` or
+        `reject(...)` for `confirm_risky`. All are checked before any is stored: `InvalidAnswer` names each
+        wrong field and changes nothing. Raises `AlreadyAnswered` or `RunBusy` when somebody was first,
+        `NotResumable` for a run that has ended, `RunNotFound`, `InterruptNotFound`, `WrongGraph`.
+        """
+        run = await self._mine(run_id)
+        if not answers:
+            return await self._retry(run, by, on_event)
+        accepted = await self.database.awrite(
+            lambda connection: accept.accept(
+                connection, run_id, answers, by=by, tools=self.tools, owner=self.owner, lease_s=self.lease_s
+            )
+        )
+        listener = _each(on_event, accepted.events)
+        if accepted.fence is None:
+            return await self.get(run_id)
+        return await self._drive(accepted.run, accepted.fence, listener)
+
+    async def _retry(self, run: RunRow, by: str | None, on_event: Listener | None) -> Run:
+        if run.status == RunStatus.INTERRUPTED:
+            waiting = await self.database.aread(lambda c: journal.read_interrupts(c, run.id, state=InterruptState.OPEN))
+            ids = ", ".join(one.id for one in waiting)
+            raise UsageError(f"run {run.id} waits for answers; give one for each of {ids}")
+        return await self._take(run.id, RunEvent.RETRY, by, on_event)
+
+    async def recover(self, run_id: str, *, by: str | None = None, on_event: Listener | None = None) -> Run:
+        """Take over a run whose owner died, after its lease, and go on from what is stored (C-91).
+
+        Raises `RunBusy` while the lease holds, `NotResumable` for a run that does not run.
+        """
+        await self._mine(run_id)
+        return await self._take(run_id, RunEvent.RECOVER, by, on_event)
+
+    async def _take(self, run_id: str, event: RunEvent, by: str | None, on_event: Listener | None) -> Run:
+        def work(connection: Connection) -> RunRow:
+            starts.must_be_newest(connection, run_id)
+            leases.claim(connection, run_id, event, owner=self.owner, lease_s=self.lease_s)
+            word = "recovered" if event is RunEvent.RECOVER else "retried"
+            journal.write_audit(connection, run_id, word, by=by)
+            return journal.read_run(connection, run_id)
+
+        run = await self.database.awrite(work)
+        return await self._drive(run, run.fence, on_event or _ignore)
+
+    async def cancel(self, run_id: str, *, by: str | None = None) -> Run:
+        """Stop a run that this process drives, or one that waits or has failed. Twice is once (C-59).
+
+        Returns when the run has written its end. Raises `RunBusy` for a run that another process drives.
+        """
+        driving = self._driving.get(run_id)
+        if driving is not None:
+            driving.loop.call_soon_threadsafe(driving.cancel.set)
+            await asyncio.shield(asyncio.wrap_future(driving.ended))
+            return await self.get(run_id)
+        run = await self._mine(run_id)
+        if run.status == RunStatus.RUNNING:
+            raise RunBusy(run.id, run.lease_owner, run.lease_until)
+        if run.status in (RunStatus.INTERRUPTED, RunStatus.FAILED):
+            await self.database.awrite(lambda connection: starts.close_waiting(connection, run, RunEvent.CANCEL, by=by))
+        return await self.get(run_id)
+
+    # -- look
+
+    async def get(self, run_id: str) -> Run:
+        """The run as it stands, with its steps, calls and questions. Raises `RunNotFound`."""
+        return await self.database.aread(lambda connection: read_run(connection, run_id))
+
+    async def list(
+        self, *, statuses: Iterable[RunStatus | str] = (), thread_id: str | None = None, limit: int | None = 20
+    ) -> Sequence[RunRow]:
+        """Runs, newest first; `statuses` empty: all; `limit` None: no limit."""
+        words = [RunStatus(one) for one in statuses]
+        return await self.database.aread(
+            lambda connection: journal.list_runs(connection, statuses=words, thread_id=thread_id, limit=limit)
+        )
+
+    async def events(self, run_id: str, *, after: int = 0) -> Sequence[Event]:
+        """The stored events of a run with a number above `after`, in order."""
+        return await self.database.aread(lambda connection: journal.read_events(connection, run_id, after=after))
+
+    # -- stream
+
+    async def stream(
+        self, message: str, *, thread_id: str | None = None, by: str | None = None, run_id: str | None = None
+    ) -> AsyncIterator[Event]:
+        """`start`, and each event when it happens. Who leaves the loop early does not stop the run."""
+        async for event in self._streamed(
+            lambda listener: self.start(message, thread_id=thread_id, by=by, run_id=run_id, on_event=listener)
+        ):
+            yield event
+
+    async def stream_resume(
+        self, run_id: str, answers: Mapping[str, Any] | None = None, *, by: str | None = None
+    ) -> AsyncIterator[Event]:
+        """`resume`, and each event when it happens; only new ones."""
+        async for event in self._streamed(
+            lambda listener: self.resume(run_id, answers, by=by, on_event=listener)
+        ):
+            yield event
+
+    async def _streamed(self, drive: Any) -> AsyncIterator[Event]:
+        queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        task: asyncio.Task[Run] = asyncio.create_task(drive(queue.put_nowait))
+        task.add_done_callback(lambda _: queue.put_nowait(None))
+        try:
+            while (event := await queue.get()) is not None:
+                yield event
+            task.result()
+        finally:
+            if not task.done():
+                self._left.add(task)
+                task.add_done_callback(self._left.discard)
+
+    # -- twins for callers without an event loop, and for those inside one that they cannot await (notebooks)
+
+    def start_sync(self, message: str, **settings: Any) -> Run:
+        """`start`, for a script or a notebook cell. Ctrl-C cancels the run and is raised again."""
+        return self._sync(self.start(message, **settings))
+
+    def resume_sync(self, run_id: str, answers: Mapping[str, Any] | None = None, **settings: Any) -> Run:
+        """`resume`, for a script or a notebook cell."""
+        return self._sync(self.resume(run_id, answers, **settings))
+
+    def recover_sync(self, run_id: str, **settings: Any) -> Run:
+        """`recover`, for a script or a notebook cell."""
+        return self._sync(self.recover(run_id, **settings))
+
+    def cancel_sync(self, run_id: str, *, by: str | None = None) -> Run:
+        """`cancel`, for a script or a notebook cell."""
+        return self._sync(self.cancel(run_id, by=by))
+
+    def get_sync(self, run_id: str) -> Run:
+        """`get`, for a script or a notebook cell."""
+        return self.database.read(lambda connection: read_run(connection, run_id))
+
+    def list_sync(self, **settings: Any) -> Sequence[RunRow]:
+        """`list`, for a script or a notebook cell."""
+        return self._sync(self.list(**settings))
+
+    def events_sync(self, run_id: str, *, after: int = 0) -> Sequence[Event]:
+        """`events`, for a script or a notebook cell."""
+        return self.database.read(lambda connection: journal.read_events(connection, run_id, after=after))
+
+    def _sync(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._background.run(work)
+
+    def close(self) -> None:
+        """Wait for what runs in the background, and close the database if it was opened here. Twice is once."""
+        self._background.close()
+        if self._owns_database:
+            self.database.close()
+
+    def __enter__(self) -> "Runner":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- driving
+
+    async def _mine(self, run_id: str) -> RunRow:
+        run = await self.database.aread(lambda connection: journal.read_run(connection, run_id))
+        if run.graph != self.name:
+            raise WrongGraph(run_id, run.graph, self.name)
+        return run
+
+    async def _drive(self, run: RunRow, fence: int, listener: Listener) -> Run:
+        """Drive a claimed run until it waits or ends. A cancel from outside ends the run first (C-62)."""
+        mine = self._driving[run.id] = _Driving(Cancel(), asyncio.get_running_loop(), Future())
+        driving = asyncio.create_task(self._to_its_end(run, fence, mine.cancel, listener))
+        try:
+            return await asyncio.shield(driving)
+        except asyncio.CancelledError:
+            mine.cancel.set()
+            await asyncio.wait({driving})
+            if not driving.cancelled():
+                driving.exception()  # told to nobody: the caller is being cancelled
+            raise
+        finally:
+            self._driving.pop(run.id, None)
+            mine.ended.set_result(None)
+
+    async def _to_its_end(self, run: RunRow, fence: int, cancel: Cancel, listener: Listener) -> Run:
+        began = time.monotonic()
+        known = await self.database.aread(lambda connection: journal.read_calls(connection, run.id))
+        log = RunLog(self.database, run, fence, {(one.step, one.call_id): one for one in known}, listener)
+
+        def active_ms() -> int:
+            return run.active_ms + round((time.monotonic() - began) * 1000)
+
+        renewing = asyncio.create_task(self._renew(run.id, fence, active_ms))
+        try:
+            state = await self._invoke(run, log, cancel)
+            await self._conclude(run, log, state, active_ms())
+        except LeaseLost:
+            raise
+        except Exception as error:
+            await self._fail(run, log, error, active_ms())
+        finally:
+            renewing.cancel()
+        return await self.get(run.id)
+
+    async def _renew(self, run_id: str, fence: int, active_ms: Any) -> None:
+        """Extend the lease until cancelled, or until it is lost: then the next write of this owner is refused."""
+        held = True
+        while held:
+            await asyncio.sleep(self.lease_s / 3)
+            held = await self.database.awrite(
+                lambda connection: leases.renew(connection, run_id, fence, lease_s=self.lease_s, active_ms=active_ms())
+            )
+
+    async def _invoke(self, run: RunRow, log: RunLog, cancel: Cancel) -> dict[str, Any]:
+        context = RunContext(
+            run_id=run.id, thread_id=run.thread_id, ledger=log, path=run.path, started_by=run.started_by, cancel=cancel
+        )
+        config: RunnableConfig = {
+            "configurable": {
+                "thread_id": run.thread_id,
+                RUN_KEY: context,
+                "__adjourn_fence": log,
+                "__adjourn_outbox": log,
+            },
+            "recursion_limit": RECURSION_LIMIT,
+        }
+        given = await self._input(run, config)
+        state: dict[str, Any] = await self.graph.ainvoke(given, config, durability="sync")
+        return state
+
+    async def _input(self, run: RunRow, config: RunnableConfig) -> Any:
+        """What makes LangGraph go on from where the run stands (F-33, F-34): input, answers, or nothing."""
+        snapshot = await self.graph.aget_state({"configurable": {"thread_id": run.thread_id}})
+        if snapshot.values.get("run_id") != run.id:
+            return await self.database.aread(lambda connection: starts.first_input(connection, run, snapshot.values))
+        pending = [one for one in snapshot.interrupts if "questions" in one.value]
+        if not pending:
+            return None
+        asked = [question["id"] for question in pending[0].value["questions"]]
+        rows = await self.database.aread(lambda connection: journal.read_interrupts(connection, run.id))
+        given = {one.id: accept.to_verdict(one) for one in rows if one.state == InterruptState.ANSWERED}
+        if not set(asked) <= given.keys():
+            return None  # it asks again, and the run waits again
+        return Command(resume={pending[0].id: {one: given[one] for one in asked}})
+
+    async def _conclude(self, run: RunRow, log: RunLog, state: dict[str, Any], active_ms: int) -> None:
+        interrupts = state.get("__interrupt__") or ()
+        if interrupts:
+            await self._suspend(run, log, interrupts[0].id, state, active_ms)
+            return
+        reason = StopReason(state["stop_reason"])
+        event = RunEvent.CANCEL if reason is StopReason.CANCELLED else RunEvent.FINISH
+        answer = state["messages"][-1].text
+        status = RUN_MOVES[RunStatus.RUNNING][event].value
+        told = RunFinished(
+            run_id=run.id, path=run.path, step=state["step"], status=status, stop_reason=reason.value, answer=answer
+        )
+        await log.leave(event, [told], active_ms=active_ms, stop_reason=reason, answer=answer)
+
+    async def _suspend(
+        self, run: RunRow, log: RunLog, langgraph_id: str, state: dict[str, Any], active_ms: int
+    ) -> None:
+        rows = await self.database.aread(
+            lambda connection: journal.read_interrupts(connection, run.id, state=InterruptState.OPEN)
+        )
+        shown = tuple(one.to_dict() for one in rows)
+        told = LoopInterrupt(run_id=run.id, path=run.path, step=state["step"], interrupts=shown)
+        await log.leave(RunEvent.ASK, [told], active_ms=active_ms, langgraph_id=langgraph_id)
+
+    async def _fail(self, run: RunRow, log: RunLog, error: Exception, active_ms: int) -> None:
+        log_.error("run %s failed", run.id, exc_info=error)
+        kind = type(error).__name__
+        message = str(error) if isinstance(error, AdjournError) else f"{kind}: {error}"
+        told = RunFailed(
+            run_id=run.id, path=run.path, step=run.steps, error=kind, message=message, failure=run.failures + 1
+        )
+        kept = {"class": kind, "message": message, "at": now()}
+        await log.leave(RunEvent.FAIL, [told], active_ms=active_ms, error=kept)
+
+
+def read_run(connection: Connection, run_id: str) -> Run:
+    """A run with all that belongs to it, in one transaction. Raises `RunNotFound`."""
+    questions: list[Interrupt] = journal.read_interrupts(connection, run_id)
+    return Run(
+        journal.read_run(connection, run_id),
+        journal.read_steps(connection, run_id),
+        journal.read_calls(connection, run_id),
+        questions,
+    )
+
+
+def find_run_id(connection: Connection, beginning: str) -> str:
+    """The full id of the run that `beginning` means: an id, or the unique beginning of one.
+
+    Raises `RunNotFound`, or `UsageError` when several runs begin so.
+    """
+    found = journal.find_run_ids(connection, beginning)
+    if beginning in found or len(found) == 1:
+        return beginning if beginning in found else found[0]
+    if not found:
+        raise RunNotFound(beginning)
+    raise UsageError(f"several runs begin with {beginning!r}: {', '.join(found)}")
+
+
+def _ignore(_event: Event) -> None:
+    """The listener of those who do not listen."""
+
+
+def _each(on_event: Listener | None, told: Iterable[Event]) -> Listener:
+    listener = on_event or _ignore
+    for event in told:
+        listener(event)
+    return listener
+
+
+__all__ = ["NotResumable", "Runner", "find_run_id", "read_run"]

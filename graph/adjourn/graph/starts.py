@@ -1,0 +1,224 @@
+"""How a run begins on its thread: a new one, one that follows another, or one in place of a waiting one."""
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
+from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
+
+from adjourn.checkpoints import journal
+from adjourn.checkpoints.database import now
+from adjourn.checkpoints.errors import NotResumable, RunBusy, UsageError
+from adjourn.checkpoints.events import Event, InterruptAnswered, RunFinished, RunStarted, StepStarted
+from adjourn.checkpoints.leases import lease_end
+from adjourn.checkpoints.lifecycle import (
+    RUN_MOVES,
+    CallState,
+    ErrorCode,
+    InterruptState,
+    RunEvent,
+    RunStatus,
+    StopReason,
+)
+from adjourn.checkpoints.records import CallRow, RunRow
+from adjourn.graph.run_log import tool_result
+from adjourn.nodes.history import healed
+from adjourn.nodes.observations import failure
+from adjourn.nodes.outcome import failed
+from adjourn.nodes.state import FRESH, RunState
+from adjourn.nodes.texts import language_of, say
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # without i, l, o, u: ids are read aloud and typed
+
+
+def new_id(prefix: str) -> str:
+    """An id that sorts by time: 48 bits of milliseconds, 30 random bits."""
+    number = (time.time_ns() // 1_000_000) << 30 | secrets.randbits(30)
+    digits = ""
+    while number:
+        number, digit = divmod(number, 32)
+        digits = _ALPHABET[digit] + digits
+    return f"{prefix}_{digits}"
+
+
+def new_run(
+    message: str,
+    *,
+    thread_id: str | None,
+    by: str | None,
+    run_id: str | None,
+    graph: str,
+    signature: str,
+    owner: str,
+    lease_s: float,
+) -> RunRow:
+    """The row of a run that is about to start, owned by `owner`. Raises `UsageError` for an empty message."""
+    if not isinstance(message, str) or not message.strip():
+        raise UsageError("the message is empty; say what the run is to do")
+    at = now()
+    return RunRow(
+        id=run_id or new_id("run"),
+        thread_id=thread_id or new_id("thr"),
+        graph=graph,
+        signature=signature,
+        input=message,
+        started_by=by,
+        status=RunStatus.RUNNING.value,
+        lease_owner=owner,
+        lease_until=lease_end(lease_s),
+        fence=1,
+        created_at=at,
+        updated_at=at,
+    )
+
+
+def store(connection: Connection, run: RunRow) -> list[Event]:
+    """Store a new run with its first events. Questions that wait on the thread are dismissed (C-50).
+
+    Raises `RunBusy` when the thread has a run that works, `UsageError` when the id is taken.
+    """
+    before = journal.newest_run(connection, run.thread_id)
+    if before is not None and before.status == RunStatus.RUNNING:
+        raise RunBusy(before.id, before.lease_owner, before.lease_until)
+    if before is not None and before.status == RunStatus.INTERRUPTED:
+        close_waiting(connection, before, RunEvent.DISMISS, by=run.started_by)
+    try:
+        journal.insert_run(connection, run)
+    except IntegrityError as error:
+        live = journal.newest_run(connection, run.thread_id)
+        if live is not None and live.is_live:
+            raise RunBusy(live.id, live.lease_owner, live.lease_until) from error
+        raise UsageError(f"there is a run {run.id!r} already") from error
+    journal.write_audit(connection, run.id, "started", by=run.started_by)
+    told = RunStarted(
+        run_id=run.id,
+        path=run.path,
+        thread_id=run.thread_id,
+        graph=run.graph,
+        input=run.input,
+        started_by=run.started_by,
+    )
+    first = StepStarted(run_id=run.id, path=run.path, step=1)
+    return journal.append_events(connection, run.id, [told, first], last=0)
+
+
+def must_be_newest(connection: Connection, run_id: str) -> None:
+    """Raises `NotResumable` for a run that a later message on its thread has overtaken."""
+    run = journal.read_run(connection, run_id)
+    newest = journal.newest_run(connection, run.thread_id)
+    if newest is not None and newest.id != run_id:
+        raise NotResumable(run_id, run.status, f"its thread went on with run {newest.id}")
+
+
+_CLOSED = {
+    RunEvent.DISMISS: (StopReason.DISMISSED, InterruptState.DISMISSED, ErrorCode.USER_DISMISSED),
+    RunEvent.CANCEL: (StopReason.CANCELLED, InterruptState.CANCELLED, ErrorCode.CANCELLED),
+}
+
+
+def close_waiting(connection: Connection, run: RunRow, event: RunEvent, *, by: str | None) -> list[Event]:
+    """End a run that waits or has failed: its questions, its open calls, its status, with their events.
+
+    Finished results stay. A call that was started and has no outcome is left `unknown`, never `cancelled`.
+    """
+    reason, closed, code = _CLOSED[event]
+    language = language_of(run.input)
+    facts: list[Event] = []
+    for question in journal.read_interrupts(connection, run.id, state=InterruptState.OPEN):
+        if journal.close_interrupt(connection, question, closed, by=by):
+            facts.append(
+                InterruptAnswered(
+                    run_id=run.id,
+                    path=run.path,
+                    step=question.step,
+                    interrupt_id=question.id,
+                    call_id=question.call_id,
+                    state=closed.value,
+                    by=by,
+                )
+            )
+    facts += [
+        _close_call(connection, run, call, code, language)
+        for call in journal.read_calls(connection, run.id)
+        if call.result is None
+    ]
+    status = next(RUN_MOVES[one][event] for one in RUN_MOVES if event in RUN_MOVES[one])
+    facts.append(
+        RunFinished(run_id=run.id, path=run.path, step=run.steps, status=status.value, stop_reason=reason.value)
+    )
+    if not journal.leave_waiting(connection, run.id, event, reason):
+        raise RunBusy(run.id, run.lease_owner, run.lease_until)
+    journal.write_audit(connection, run.id, reason.value, by=by)
+    return journal.append_events(connection, run.id, facts)
+
+
+def _close_call(connection: Connection, run: RunRow, call: CallRow, code: ErrorCode, language: str) -> Event:
+    if call.outcome == CallState.STARTED:
+        code = ErrorCode.OUTCOME_UNKNOWN
+    elif call.outcome == CallState.PLANNED:
+        code = ErrorCode.CANCELLED
+    outcome = failed(code, language, call.tool)
+    journal.update_call(
+        connection,
+        run.id,
+        call.step,
+        call.call_id,
+        outcome=outcome.state.value,
+        error_code=code.value,
+        result=outcome.observation,
+        ended_at=now(),
+    )
+    return tool_result(run, call.step, call.call_id, call.tool, outcome.state.value, outcome.observation)
+
+
+def first_input(connection: Connection, run: RunRow, values: Mapping[str, Any]) -> RunState:
+    """The input that starts a run, after whatever its thread holds.
+
+    New input makes LangGraph drop what an unfinished run wrote but did not check in, so all of that run's
+    messages are handed over again, closed by the outcomes that the ledger shows, with the new message
+    behind them (F-33). Message ids derive from runs, so that doing this twice is doing it once.
+    """
+    messages: list[AnyMessage] = []
+    before_id = values.get("run_id")
+    if before_id is not None:
+        before = journal.read_run(connection, before_id)
+        if before.stop_reason in (None, StopReason.DISMISSED, StopReason.CANCELLED):
+            messages = closed_messages(
+                before, values.get("messages", ()), journal.read_calls(connection, before_id, step=before.steps)
+            )
+    fresh: RunState = {**FRESH}
+    fresh["messages"] = [*messages, _user_message(run)]
+    fresh["run_id"] = run.id
+    fresh["language"] = language_of(run.input)
+    return fresh
+
+
+def _user_message(run: RunRow) -> HumanMessage:
+    return HumanMessage(run.input, id=f"{run.id}.input")
+
+
+def closed_messages(
+    run: RunRow, messages: Sequence[AnyMessage], calls: Sequence[CallRow]
+) -> list[AnyMessage]:
+    """The messages of an unfinished run from its user message on, each call answered as the ledger shows."""
+    starts = [place for place, one in enumerate(messages) if one.id == f"{run.id}.input"]
+    own = list(messages[starts[0] :]) if starts else [_user_message(run)]
+    results = {call.call_id: call.result for call in calls if call.result is not None}
+    language = language_of(run.input)
+
+    def missing(call_id: str, name: str) -> str:
+        lost = ErrorCode.OUTCOME_UNKNOWN
+        return results.get(call_id) or failure(lost, say(lost.value, language, tool=name))
+
+    return [_final(one, results) for one in healed(own, missing)]
+
+
+def _final(message: AnyMessage, results: Mapping[str, str]) -> AnyMessage:
+    """A provisional observation with the final one in its place."""
+    provisional = isinstance(message, ToolMessage) and ErrorCode.AWAITING_USER.value in message.text
+    if not isinstance(message, ToolMessage) or not provisional:
+        return message
+    return message.model_copy(update={"content": results.get(message.tool_call_id, message.content)})

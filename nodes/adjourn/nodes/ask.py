@@ -1,0 +1,51 @@
+"""AskNode: one LangGraph interrupt that carries all open questions of the step.
+
+Nothing with an effect is here, so that LangGraph's re-execution on resume is harmless. Answers were
+checked and stored before LangGraph is resumed with them.
+"""
+
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import interrupt
+
+from adjourn.checkpoints.lifecycle import CallState, ErrorCode
+from adjourn.nodes.calls import Call
+from adjourn.nodes.execute import edit_note
+from adjourn.nodes.observations import success
+from adjourn.nodes.outcome import failed
+from adjourn.nodes.plan import waiting
+from adjourn.nodes.questions import apply_answer
+from adjourn.nodes.state import RunState
+from adjourn.nodes.texts import say
+from adjourn.nodes.tool import RESULT_LIMIT
+
+
+class AskNode:
+    """Asks, and turns answers into verdicts on the calls that waited. Its outcome is always `tools`.
+
+    LangGraph is resumed with `{question id: {"answer": ..., "by": name or None}}`, complete.
+    """
+
+    async def __call__(self, state: RunState, config: RunnableConfig) -> RunState:
+        asked = waiting(state["calls"])
+        answers: dict[str, dict[str, Any]] = interrupt({"questions": [call["question"] for call in asked if "question" in call]})
+        language = state.get("language", "en")
+        return {"calls": [_answered(call, answers, language) for call in state["calls"]], "outcome": "tools"}
+
+
+def _answered(call: Call, answers: dict[str, dict[str, Any]], language: str) -> Call:
+    if "question" not in call:
+        return call
+    given = answers[call["question"]["id"]]
+    answer = given["answer"]
+    changed = apply_answer(call, answer, by=given.get("by"), language=language)
+    if changed["state"] == CallState.DECLINED:
+        why = answer.get("reason") or say("user_declined.no_reason", language)
+        changed["observation"] = failed(ErrorCode.USER_DECLINED, language, call["name"], why=why).observation
+    elif changed["state"] == CallState.UNKNOWN:
+        changed["observation"] = failed(ErrorCode.OUTCOME_UNKNOWN, language, call["name"]).observation
+    elif changed["state"] == CallState.OK:
+        note = edit_note(changed, language)
+        changed["observation"] = success(answer["result"], limit=RESULT_LIMIT, language=language, note=note)
+    return changed

@@ -1,0 +1,91 @@
+"""A copy of a langchain-openai chat model that passes on everything its server sends.
+
+langchain-openai drops refusals and reasoning of a stream, an end signal that comes without a delta, and the raw
+argument text of a whole answer, and it fails on arguments that come as an object. Both methods that are
+overridden here have private names: this file is the only one that knows them, and tests in `tests/wire` hold
+them to what a server sends.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+
+from adjourn.nodes.assembly import canonical
+
+__all__ = ["listening"]
+
+
+def listening(model: BaseChatModel) -> BaseChatModel:
+    """A copy of `model` that drops nothing; models of other packages are returned as they are.
+
+    The copy shares the original's clients and settings, and is an instance of its class.
+    """
+    if not _is_openai(model):
+        return model
+    twin = model.model_copy()
+    object.__setattr__(twin, "__class__", _listening_class(type(model)))
+    return twin
+
+
+def _is_openai(model: BaseChatModel) -> bool:
+    return any(kind.__module__.startswith("langchain_openai.") for kind in type(model).__mro__)
+
+
+@cache
+def _listening_class(kind: type[Any]) -> type[Any]:
+    """`kind` with the two methods that read what a server sent; both names are private to langchain-openai."""
+
+    def _convert_chunk_to_generation_chunk(
+        self: Any,
+        chunk: dict[str, Any],
+        default_chunk_class: type,
+        base_generation_info: dict[str, Any] | None,
+    ) -> Any:
+        for choice in chunk.get("choices") or ():
+            choice["delta"] = _plain_calls(choice.get("delta") or {})
+        made = kind._convert_chunk_to_generation_chunk(self, chunk, default_chunk_class, base_generation_info)
+        if made is not None:
+            for choice in (chunk.get("choices") or ())[:1]:
+                _keep_said(choice["delta"], made.message.additional_kwargs)
+        return made
+
+    def _create_chat_result(self: Any, response: Any, generation_info: dict[str, Any] | None = None) -> Any:
+        plain = response if isinstance(response, dict) else response.model_dump(warnings=False)
+        choices = plain.get("choices") or ()
+        if not any((choice.get("message") or {}).get("tool_calls") for choice in choices):
+            return kind._create_chat_result(self, response, generation_info)
+        for choice in choices:
+            choice["message"] = _plain_calls(choice["message"])
+        result = kind._create_chat_result(self, plain, generation_info)
+        for choice, generation in zip(choices, result.generations, strict=True):
+            if calls := choice["message"].get("tool_calls"):
+                generation.message.additional_kwargs["tool_calls"] = calls
+            _keep_said(choice["message"], generation.message.additional_kwargs)
+        return result
+
+    methods = (_convert_chunk_to_generation_chunk, _create_chat_result)
+    namespace = {method.__name__: method for method in methods}
+    return type(kind.__name__, (kind,), {**namespace, "__module__": kind.__module__})
+
+
+def _plain_calls(message: dict[str, Any]) -> dict[str, Any]:
+    """A delta or message whose calls have the shape that langchain-openai expects."""
+    calls = message.get("tool_calls")
+    return {**message, "tool_calls": [_plain_call(call) for call in calls]} if calls else message
+
+
+def _plain_call(call: dict[str, Any]) -> dict[str, Any]:
+    function = call.get("function") or {}
+    arguments = function.get("arguments")
+    if arguments is not None and not isinstance(arguments, str):
+        function = {**function, "arguments": canonical(arguments)}
+    return {"index": None, **call, "function": function}
+
+
+def _keep_said(message: Mapping[str, Any], kept: dict[str, Any]) -> None:
+    reasoning = message.get("reasoning_content") or message.get("reasoning")  # DeepSeek; OpenRouter, vLLM
+    for key, text in (("refusal", message.get("refusal")), ("reasoning_content", reasoning)):
+        if text and isinstance(text, str):
+            kept.setdefault(key, text)

@@ -1,0 +1,113 @@
+"""What the model is told about a call: the envelope, and how a long result is cut. Pure.
+
+A success is `{"ok": true, "data": ...}`, a failure `{"ok": false, "errorCode": ..., "message": ...}`
+(C-16). Both are always valid JSON, however long the result was (C-74).
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import Any
+
+from adjourn.checkpoints.lifecycle import ErrorCode
+from adjourn.nodes.texts import say
+
+
+def success(data: Any, *, limit: int, language: str, note: dict[str, Any] | None = None) -> str:
+    """The observation of a call that succeeded; `note` is merged in beside `data`.
+
+    `limit` is how many characters the whole observation may have.
+    """
+    extra = note or {}
+    text = _dump({"ok": True, "data": data, **extra})
+    if len(text) <= limit:
+        return text
+    return _cut(data, limit=limit, language=language, around={"ok": True, **extra})
+
+
+def failure(
+    code: ErrorCode, message: str, *, suggestion: str | None = None, data: Any = None
+) -> str:
+    """The observation of a call that did not succeed."""
+    envelope: dict[str, Any] = {"ok": False, "errorCode": code.value, "message": message}
+    if suggestion:
+        envelope["suggestion"] = suggestion
+    if data is not None:
+        envelope["data"] = data
+    return _dump(envelope)
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON data: models and dataclasses as objects, sets as lists, what is left as text."""
+    return json.loads(_dump(value))
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(_walk(value), ensure_ascii=False, default=_default)
+
+
+def _walk(value: Any) -> Any:
+    # NaN and infinities are no JSON; keys that are no text would be refused
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return str(value)
+    if isinstance(value, dict):
+        return {k if isinstance(k, str) else str(k): _walk(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_walk(one) for one in value]
+    return value
+
+
+_DUMPERS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
+    ("model_dump", lambda value: value.model_dump(mode="json")),
+    ("isoformat", lambda value: value.isoformat()),
+)
+
+
+def _default(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _walk({one.name: getattr(value, one.name) for one in dataclasses.fields(value)})
+    for name, dump in _DUMPERS:
+        if hasattr(value, name) and not isinstance(value, type):
+            return _walk(dump(value))
+    if isinstance(value, set | frozenset):
+        return [_walk(one) for one in sorted(value, key=str)]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return str(value)
+
+
+def _cut(data: Any, *, limit: int, language: str, around: dict[str, Any]) -> str:
+    """Keep whole elements of a list as long as they fit, else the head of the text; say what is missing."""
+    data = plain(data)
+    total = len(_dump(data))
+    if isinstance(data, list):
+        kept: Any = []
+        size = 0
+        room = limit - len(_dump({**around, "data": [], "cut": _cut_note(total, total, language)}))
+        for one in data:
+            size += len(_dump(one)) + 2
+            if size > room:
+                break
+            kept.append(one)
+        if kept:
+            missing = total - len(_dump(kept))
+            note = f"{_cut_note(missing, total, language)} ({len(kept)}/{len(data)})"
+            fitted = _dump({**around, "data": kept, "cut": note})
+            if len(fitted) <= limit:
+                return fitted
+    return _cut_text(data if isinstance(data, str) else _dump(data), limit, language, around)
+
+
+def _cut_text(text: str, limit: int, language: str, around: dict[str, Any]) -> str:
+    # JSON may write one character as six: halve what is left until it fits
+    keep = limit
+    while True:
+        note = _cut_note(len(text) - keep, len(text), language)
+        fitted = _dump({**around, "data": text[:keep], "cut": note})
+        if len(fitted) <= limit or keep == 0:
+            return fitted
+        keep = max(0, min(keep - (len(fitted) - limit), keep - 1))
+
+
+def _cut_note(missing: int, total: int, language: str) -> str:
+    return say("cut", language, missing=missing, total=total)

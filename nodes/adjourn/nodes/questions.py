@@ -1,0 +1,264 @@
+"""Interrupts and answers: what a person is asked, the schema of an answer, and what an answer does. Pure.
+
+A tool asks by returning what `params_required` or `confirm_risky` build; a declaration (`ask_for`,
+`confirm`) asks in the same words before the tool runs. An answer is checked against its question before
+anything is stored (C-45).
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import jsonschema
+
+from adjourn.checkpoints.errors import InvalidAnswer
+from adjourn.checkpoints.lifecycle import CallState, InterruptType
+from adjourn.nodes.calls import Call, Question
+from adjourn.nodes.texts import say
+from adjourn.nodes.tool import Tool
+
+Answer = dict[str, Any]
+
+
+def params_required(fields: Mapping[str, Any], reason: str = "", payload: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What a tool returns when values are missing.
+
+    `fields` maps each parameter to its JSON Schema, such as `{"environment": {"enum": ["prod", "staging"]}}`.
+    The values are merged into the call's arguments and the tool runs again. A tool that returns this must
+    not have had an effect.
+    """
+    return _interrupt(InterruptType.PARAMS_REQUIRED, reason, {"fields": dict(fields), **(payload or {})})
+
+
+def confirm_risky(reason: str, payload: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What a tool returns when a person must agree first.
+
+    After a yes the tool runs again with `context.approved` set; it must not have had an effect before.
+    """
+    return _interrupt(InterruptType.CONFIRM_RISKY, reason, dict(payload or {}))
+
+
+def _interrupt(kind: InterruptType, reason: str, payload: dict[str, Any]) -> dict[str, Any]:
+    return {"interrupt": True, "interruptType": kind.value, "reason": reason, "payload": payload}
+
+
+def asks(result: Any) -> bool:
+    """Whether a tool's result is a question (C-37)."""
+    return isinstance(result, dict) and result.get("interrupt") is True and "interruptType" in result
+
+
+def approve() -> Answer:
+    """The answer that lets a risky call run as it is."""
+    return {"action": "approve"}
+
+
+def edit(arguments: Mapping[str, Any]) -> Answer:
+    """The answer that lets a risky call run with these arguments: all of them, not a difference."""
+    return {"action": "edit", "arguments": dict(arguments)}
+
+
+def reject(reason: str = "") -> Answer:
+    """The answer that keeps a risky call from ever running; the model is told the reason."""
+    return {"action": "reject", "reason": reason} if reason else {"action": "reject"}
+
+
+def declared_question(call: Call, tool: Tool, *, run_id: str, step: int, language: str) -> Question | None:
+    """What the tool's declaration asks about this call: missing parameters first, then agreement (C-38)."""
+    arguments = call["arguments"] or {}
+    missing = tool.problems(arguments).missing
+    if missing:
+        reason = say("ask.params_required", language, tool=tool.name, fields=", ".join(missing))
+        return make_question(
+            call, tool, InterruptType.PARAMS_REQUIRED, reason, {"fields": list(missing)}, run_id=run_id, step=step
+        )
+    reason = tool.question_of(arguments) if not call.get("approved") else None
+    if reason is None:
+        return None
+    return make_question(call, tool, InterruptType.CONFIRM_RISKY, reason, {}, run_id=run_id, step=step)
+
+
+def returned_question(call: Call, tool: Tool, result: Mapping[str, Any], *, run_id: str, step: int) -> Question:
+    """The question that a tool returned in place of a result.
+
+    Raises `ValueError` for a type that a tool cannot ask, with what it can.
+    """
+    word = result.get("interruptType")
+    if word not in (InterruptType.PARAMS_REQUIRED, InterruptType.CONFIRM_RISKY):
+        raise ValueError(f"interruptType is 'params_required' or 'confirm_risky', not {word!r}")
+    payload = result.get("payload")
+    return make_question(
+        call,
+        tool,
+        InterruptType(word),
+        str(result.get("reason") or ""),
+        dict(payload) if isinstance(payload, Mapping) else {},
+        run_id=run_id,
+        step=step,
+    )
+
+
+def make_question(
+    call: Call,
+    tool: Tool,
+    kind: InterruptType,
+    reason: str,
+    payload: dict[str, Any],
+    *,
+    run_id: str,
+    step: int,
+) -> Question:
+    """A question with the id that any process gives it again.
+
+    It derives from run, step, call, and how many questions about the call were answered before.
+    """
+    schema = _SCHEMAS[kind](tool, payload)
+    identity = f"{run_id}\n{step}\n{call['id']}\n{call.get('asked', 0)}"
+    return {
+        "id": f"int_{hashlib.sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}",
+        "call_id": call["id"],
+        "type": kind.value,
+        "reason": reason,
+        "payload": payload,
+        "response_schema": schema,
+    }
+
+
+def _values_schema(tool: Tool, payload: Mapping[str, Any]) -> dict[str, Any]:
+    fields = payload.get("fields", [])
+    if isinstance(fields, Mapping):  # a tool that returned its question brings its own schemas
+        properties = {name: dict(schema) for name, schema in fields.items()}
+    else:
+        properties = {name: tool.schema["properties"][name] for name in fields}
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": properties,
+        "required": [name for name, one in properties.items() if "default" not in one],
+        "additionalProperties": False,
+    }
+    if "$defs" in tool.schema:
+        schema["$defs"] = tool.schema["$defs"]
+    return schema
+
+
+def _verdict_schema(tool: Tool, payload: Mapping[str, Any]) -> dict[str, Any]:
+    arguments = {k: v for k, v in tool.schema.items() if k != "$defs"}
+    schema: dict[str, Any] = {
+        "oneOf": [
+            _action("approve"),
+            _action("edit", required=["arguments"], arguments=arguments),
+            _action("reject", reason={"type": "string"}),
+        ]
+    }
+    if "$defs" in tool.schema:
+        schema["$defs"] = tool.schema["$defs"]
+    return schema
+
+
+def _outcome_schema(tool: Tool, payload: Mapping[str, Any]) -> dict[str, Any]:
+    return {"oneOf": [_action("happened", required=["result"], result={}), _action("run"), _action("leave")]}
+
+
+def _action(word: str, required: list[str] | None = None, **properties: Any) -> dict[str, Any]:
+    return {
+        "title": word,
+        "type": "object",
+        "properties": {"action": {"const": word}, **properties},
+        "required": ["action", *(required or [])],
+        "additionalProperties": False,
+    }
+
+
+_SCHEMAS = {
+    InterruptType.PARAMS_REQUIRED: _values_schema,
+    InterruptType.CONFIRM_RISKY: _verdict_schema,
+    InterruptType.OUTCOME_UNKNOWN: _outcome_schema,
+}
+
+
+def check_answer(question: Question, arguments: Mapping[str, Any], answer: Any, tool: Tool) -> Answer:
+    """The answer as it will be stored. Pure: nothing is changed when it does not fit.
+
+    Raises `InvalidAnswer` with each field that is wrong and why (C-45).
+    """
+    if not isinstance(answer, dict):
+        raise InvalidAnswer(question["id"], {"": f"an answer is an object, not {type(answer).__name__}"})
+    problems = _schema_problems(question, answer)
+    if not problems:
+        problems = _argument_problems(question, arguments, answer, tool)
+    if problems:
+        raise InvalidAnswer(question["id"], problems)
+    return answer
+
+
+def _schema_problems(question: Question, answer: Answer) -> dict[str, str]:
+    schema = question["response_schema"]
+    if "oneOf" in schema:
+        words = {one["title"]: one for one in schema["oneOf"]}
+        action = answer.get("action")
+        if action not in words:
+            return {"action": f"must be one of {', '.join(words)}, not {action!r}"}
+        schema = {**words[action], "$defs": schema.get("$defs", {})}
+    problems: dict[str, str] = {}
+    for error in jsonschema.Draft202012Validator(schema).iter_errors(answer):
+        problems.setdefault(_field(error), error.message)
+    return problems
+
+
+def _field(error: jsonschema.ValidationError) -> str:
+    path = ".".join(str(part) for part in error.absolute_path)
+    if error.validator == "required" and not path:  # name the field that is missing, not the object around it
+        return next((one for one in error.validator_value if f"'{one}'" in error.message), "")
+    return path
+
+
+def _argument_problems(
+    question: Question, arguments: Mapping[str, Any], answer: Answer, tool: Tool
+) -> dict[str, str]:
+    """What the tool's own types say to the arguments that this answer leads to."""
+    result = _arguments_after(question, arguments, answer)
+    if result is None:
+        return {}
+    problems = tool.problems(result)
+    wrong = dict(problems.wrong)
+    if answer.get("action") == "edit":
+        wrong |= {name: "is required" for name in problems.missing}
+    return wrong
+
+
+def _arguments_after(question: Question, arguments: Mapping[str, Any], answer: Answer) -> dict[str, Any] | None:
+    if question["type"] == InterruptType.PARAMS_REQUIRED:
+        defaults = {
+            name: schema["default"]
+            for name, schema in question["response_schema"]["properties"].items()
+            if "default" in schema
+        }
+        return {**arguments, **defaults, **answer}
+    if answer.get("action") == "edit":
+        return dict(answer["arguments"])
+    return None
+
+
+def apply_answer(call: Call, answer: Answer, *, by: str | None, language: str) -> Call:
+    """The call after its question was answered; `answer` was checked before.
+
+    `planned` when it may run (or must be judged again), else its outcome; an `observation` is left to the
+    caller for those that the tools node tells in its own words.
+    """
+    question = call["question"]
+    changed: Call = {**call}
+    del changed["question"]
+    changed["asked"] = call.get("asked", 0) + 1
+    action = answer.get("action") if question["type"] != InterruptType.PARAMS_REQUIRED else None
+    arguments = _arguments_after(question, call["arguments"] or {}, answer)
+    if arguments is not None:
+        if action == "edit":
+            changed["asked_for"] = call["arguments"] or {}
+        changed["arguments"] = arguments
+    if action in ("approve", "edit"):
+        changed["approved"] = True
+        changed["approved_by"] = by
+    changed["state"] = _STATE_AFTER.get(action or "", CallState.PLANNED).value
+    return changed
+
+
+_STATE_AFTER = {"reject": CallState.DECLINED, "leave": CallState.UNKNOWN, "happened": CallState.OK}

@@ -1,0 +1,144 @@
+"""What a node is given about the run that it serves: the ledger, the event sink, the cancel signal.
+
+The runner hands it over as `configurable["__adjourn_run"]`; the two leading underscores keep it out of
+the checkpoint's metadata. Nodes that are used in somebody's own graph run without one, and say so once.
+"""
+
+import asyncio
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from langchain_core.runnables import RunnableConfig
+
+from adjourn.checkpoints.events import Event
+from adjourn.nodes.calls import Call, Question
+from adjourn.nodes.outcome import Outcome
+
+RUN_KEY = "__adjourn_run"
+
+
+@dataclass(frozen=True, slots=True)
+class StepFacts:
+    """What is written down about one model call. Times are ISO 8601, UTC."""
+
+    step: int
+    model: str
+    message_id: str | None
+    latency_ms: int
+    input_tokens: int | None
+    output_tokens: int | None
+    started_at: str
+    ended_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCall:
+    """How the ledger holds a call: its state, and the observation where it has its outcome."""
+
+    state: str
+    observation: str | None
+    error_code: str | None = None
+
+
+class Ledger(Protocol):
+    """Where calls are written down, and where each event goes.
+
+    `plan_step`, `settle`, `ask` ride on the checkpoint of the superstep that calls them: they are stored with
+    it or not at all. `start` and `end` are stored when they return. Each raises `LeaseLost` when the run
+    has another owner.
+    """
+
+    def stored(self, step: int, call_id: str) -> StoredCall | None:
+        """The call as the ledger held it when this owner took over; None: it was not there."""
+        ...
+
+    def plan_step(self, facts: StepFacts, calls: Sequence[Call], events: Sequence[Event]) -> None:
+        """The model has spoken: its step, its calls, and the events that tell so."""
+        ...
+
+    def settle(self, step: int, call: Call, outcome: Outcome) -> None:
+        """A call got its outcome without running."""
+        ...
+
+    def ask(self, step: int, questions: Sequence[tuple[Call, Question]]) -> None:
+        """Calls wait for a person."""
+        ...
+
+    async def start(self, step: int, call: Call, *, attempt: int, idempotency_key: str, synced: bool) -> None:
+        """The call is about to run; `synced`: return only when that is on the disk (C-33)."""
+        ...
+
+    async def end(self, step: int, call: Call, outcome: Outcome) -> None:
+        """The call ran and has its outcome."""
+        ...
+
+    def emit(self, event: Event) -> None:
+        """Send an event that is not stored, or store and send it with the superstep's checkpoint."""
+        ...
+
+
+class Cancel:
+    """The cancel signal of a run, for coroutines and for threads. Setting it twice is setting it once."""
+
+    def __init__(self) -> None:
+        self.for_threads = threading.Event()
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        """Tell everybody. Call it on the event loop that drives the run."""
+        self.for_threads.set()
+        self._event.set()
+
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    async def wait(self) -> None:
+        """Return once it is set."""
+        await self._event.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """One run, as its nodes see it."""
+
+    run_id: str
+    thread_id: str
+    ledger: Ledger
+    path: str = ""
+    started_by: str | None = None
+    cancel: Cancel = field(default_factory=Cancel)
+
+
+class NoLedger:
+    """Stands in where there is no ledger: nothing is written down, so C-33 to C-36 do not hold."""
+
+    def stored(self, step: int, call_id: str) -> StoredCall | None:
+        return None
+
+    def plan_step(self, facts: StepFacts, calls: Sequence[Call], events: Sequence[Event]) -> None: ...
+    def settle(self, step: int, call: Call, outcome: Outcome) -> None: ...
+    def ask(self, step: int, questions: Sequence[tuple[Call, Question]]) -> None: ...
+    async def start(
+        self, step: int, call: Call, *, attempt: int, idempotency_key: str, synced: bool
+    ) -> None: ...
+    async def end(self, step: int, call: Call, outcome: Outcome) -> None: ...
+    def emit(self, event: Event) -> None: ...
+
+
+def run_context(config: RunnableConfig) -> RunContext:
+    """The context that the runner put into the config, or one without a ledger, with a warning."""
+    configurable: Mapping[str, Any] = config.get("configurable") or {}
+    context = configurable.get(RUN_KEY)
+    if isinstance(context, RunContext):
+        return context
+    warnings.warn(
+        "these nodes run without a ledger: a crash or a resume may run a write twice; "
+        "drive the graph with adjourn.graph.Runner to get one",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    thread_id = str(configurable.get("thread_id", ""))
+    return RunContext(run_id=thread_id, thread_id=thread_id, ledger=NoLedger())

@@ -1,0 +1,247 @@
+"""ToolsNode: run the next batch of the step's plan, and answer each call in request order.
+
+It never raises: whatever becomes of a call is its observation. Outcomes go to the ledger as they happen;
+observations go into the messages up to the batch that has ended, in request order, a provisional one for
+each call that has not run yet (C-41). It is replaced in place later, since message ids derive from the
+assistant message and the position.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+from langchain_core.messages import ToolMessage
+from langchain_core.runnables import RunnableConfig
+
+from adjourn.checkpoints.events import StepStarted
+from adjourn.checkpoints.lifecycle import CALL_MOVES, CallState, Effect, ErrorCode, InterruptType, move
+from adjourn.nodes.calls import Call, Question, is_final
+from adjourn.nodes.execute import execute
+from adjourn.nodes.guards import Limits
+from adjourn.nodes.observations import failure
+from adjourn.nodes.outcome import Outcome, failed
+from adjourn.nodes.plan import next_batch, waiting
+from adjourn.nodes.questions import declared_question, make_question, returned_question
+from adjourn.nodes.run_context import RunContext, StoredCall, run_context
+from adjourn.nodes.state import RunState, last_assistant
+from adjourn.nodes.state import Outcome as Route
+from adjourn.nodes.texts import say
+from adjourn.nodes.tool import Tool
+
+
+class ToolsNode:
+    """Runs one batch per superstep. Returns `tools`, `ask`, `model` or `finish` as its outcome."""
+
+    def __init__(self, tools: Iterable[Tool], *, limits: Limits | None = None) -> None:
+        self.tools: Mapping[str, Tool] = {one.name: one for one in tools}
+        self.limits = limits or Limits()
+
+    async def __call__(self, state: RunState, config: RunnableConfig) -> RunState:
+        work = _Batch(self, state, run_context(config))
+        await work.run()
+        return work.result()
+
+
+class _Batch:
+    """The work of one superstep. `calls` is a copy that is changed here and returned."""
+
+    def __init__(self, node: ToolsNode, state: RunState, run: RunContext) -> None:
+        self.tools = node.tools
+        self.limits = node.limits
+        self.run_context = run
+        self.step = state["step"]
+        self.language = state.get("language", "en")
+        self.calls: list[Call] = [{**call} for call in state["calls"]]
+        self.message_id = last_assistant(state["messages"]).id or f"{run.run_id}.{self.step}"
+        self.upto = -1  # observations are told up to this position
+
+    async def run(self) -> None:
+        """Judge what has changed since, then run the next batch."""
+        self._judge()
+        batch = next_batch(self.calls)
+        self._skip_after_failure(batch)
+        await self._run_all([call for call in batch if not is_final(call)])
+        if batch:
+            self.upto = batch[-1]["position"]
+        if not next_batch(self.calls):
+            self.upto = len(self.calls)
+
+    def result(self) -> RunState:
+        """What the node writes."""
+        route = self._route()
+        if route == "ask":
+            self._ask()
+        elif route == "model":
+            run = self.run_context
+            run.ledger.emit(StepStarted(run_id=run.run_id, path=run.path, step=self.step + 1))
+        return {"messages": self._tell(), "calls": self.calls, "outcome": route}
+
+    def _route(self) -> Route:
+        if self.run_context.cancel.is_set():
+            return "finish"
+        if next_batch(self.calls):
+            return "tools"
+        return "ask" if waiting(self.calls) else "model"
+
+    # -- before the batch
+
+    def _judge(self) -> None:
+        """Settle what a person or the model's output decided; find the questions that answers lead to."""
+        for call in self.calls:
+            if is_final(call) and call.get("told") == "provisional":
+                self._settle_again(call)
+            elif call["state"] == CallState.PLANNED and call.get("told") == "provisional":
+                self._question_again(call)
+
+    def _settle_again(self, call: Call) -> None:
+        """A call that waited and now never runs: the ledger learns it with this superstep."""
+        code = orjson.loads(call["observation"]).get("errorCode")
+        outcome = Outcome(
+            CallState(call["state"]), call["observation"], code=ErrorCode(code) if code else None
+        )
+        self.run_context.ledger.settle(self.step, call, outcome)
+
+    def _question_again(self, call: Call) -> None:
+        tool = self.tools.get(call["name"])
+        if tool is None:
+            return
+        run_id = self.run_context.run_id
+        question = declared_question(call, tool, run_id=run_id, step=self.step, language=self.language)
+        if question is not None:
+            self._wait(call, question)
+
+    def _skip_after_failure(self, batch: Sequence[Call]) -> None:
+        broken = any(
+            one["effect"] == Effect.WRITE and one["state"] in (CallState.FAILED, CallState.UNKNOWN)
+            for one in self.calls
+        )
+        if not (broken and self.limits.skip_after_failure):
+            return
+        for call in batch:
+            if call["effect"] == Effect.WRITE and call["state"] == CallState.PLANNED:
+                outcome = failed(ErrorCode.SKIPPED_AFTER_FAILURE, self.language, call["name"])
+                self._close(call, outcome)
+                self.run_context.ledger.settle(self.step, call, outcome)
+
+    # -- the batch
+
+    async def _run_all(self, batch: Sequence[Call]) -> None:
+        """Run the batch, at most `max_parallel` at a time; a cancel takes back what has not ended."""
+        room = asyncio.Semaphore(self.limits.max_parallel)
+        tasks = [asyncio.create_task(self._run_one(call, room)) for call in batch]
+        if not tasks:
+            return
+        cancel = asyncio.create_task(self.run_context.cancel.wait())
+        running = set(tasks)
+        try:
+            while running and not cancel.done():
+                done, _ = await asyncio.wait({*running, cancel}, return_when=asyncio.FIRST_COMPLETED)
+                running -= done
+                for task in done - {cancel}:
+                    task.result()  # `LeaseLost` and LangGraph's control exceptions pass through
+        finally:
+            cancel.cancel()
+            for task in running:
+                task.cancel()
+        if running:
+            await asyncio.wait(running)
+            self._take_back(batch)
+
+    async def _run_one(self, call: Call, room: asyncio.Semaphore) -> None:
+        ledger = self.run_context.ledger
+        async with room:
+            stored = ledger.stored(self.step, call["id"])
+            if stored is not None and self._reuse(call, stored):
+                return
+            outcome = await execute(
+                call, self.tools, self.run_context, step=self.step, language=self.language
+            )
+        if outcome.question is not None:
+            self._asked(call, outcome)
+            return
+        self._close(call, outcome)
+        await ledger.end(self.step, call, outcome)
+
+    def _reuse(self, call: Call, stored: StoredCall) -> bool:
+        """Use what the ledger holds from before a crash (C-34, C-35). Whether the call is settled by it."""
+        if stored.observation is not None:
+            call["state"], call["observation"] = stored.state, stored.observation
+            return True
+        lost = stored.state == CallState.STARTED and call["effect"] == Effect.WRITE
+        tool = self.tools.get(call["name"])
+        if not lost or tool is None or tool.idempotent:
+            return False
+        reason = say("ask.outcome_unknown", self.language, tool=tool.name)
+        self._wait(
+            call,
+            make_question(
+                call, tool, InterruptType.OUTCOME_UNKNOWN, reason, {}, run_id=self.run_context.run_id, step=self.step
+            ),
+        )
+        return True
+
+    def _asked(self, call: Call, outcome: Outcome) -> None:
+        tool = self.tools[call["name"]]
+        try:
+            run_id = self.run_context.run_id
+            self._wait(call, returned_question(call, tool, outcome.question or {}, run_id=run_id, step=self.step))
+        except (ValueError, KeyError, TypeError) as error:
+            broken = failed(ErrorCode.TOOL_ERROR, self.language, tool.name, why=str(error), attempts=1)
+            self._close(call, broken)
+            self.run_context.ledger.settle(self.step, call, broken)
+
+    def _take_back(self, batch: Sequence[Call]) -> None:
+        for call in batch:
+            if is_final(call):
+                continue
+            started_write = call["effect"] == Effect.WRITE
+            code = ErrorCode.OUTCOME_UNKNOWN if started_write else ErrorCode.CANCELLED
+            outcome = failed(code, self.language, call["name"])
+            self._close(call, outcome)
+            self.run_context.ledger.settle(self.step, call, outcome)
+
+    # -- after the batch
+
+    def _wait(self, call: Call, question: Question) -> None:
+        call["state"] = move(CALL_MOVES, CallState(call["state"]), CallState.WAITING, of=f"call {call['id']}").value
+        call["question"] = question
+
+    def _close(self, call: Call, outcome: Outcome) -> None:
+        call["state"] = outcome.state.value
+        call["observation"] = outcome.observation
+
+    def _ask(self) -> None:
+        asked = [(call, call["question"]) for call in waiting(self.calls) if "question" in call]
+        self.run_context.ledger.ask(self.step, asked)
+
+    def _tell(self) -> list[Any]:
+        """The tool messages that are new or replaced, in request order, up to where the step has come."""
+        cancelled = self.run_context.cancel.is_set()
+        messages: list[Any] = []
+        for call in self.calls:
+            if cancelled and not is_final(call):
+                outcome = failed(ErrorCode.CANCELLED, self.language, call["name"])
+                self._close(call, outcome)
+                self.run_context.ledger.settle(self.step, call, outcome)
+            if call["position"] > self.upto and not cancelled:
+                break
+            told = call.get("told")
+            if is_final(call) and told != "final":
+                messages.append(self._message(call, call.pop("observation")))
+                call["told"] = "final"
+            elif not is_final(call) and told is None:
+                text = say("awaiting_user", self.language, tool=call["name"])
+                messages.append(self._message(call, failure(ErrorCode.AWAITING_USER, text)))
+                call["told"] = "provisional"
+        return messages
+
+    def _message(self, call: Call, observation: str) -> ToolMessage:
+        ok = call["state"] == CallState.OK
+        return ToolMessage(
+            content=observation,
+            tool_call_id=call["id"],
+            name=call["name"],
+            status="success" if ok else "error",
+            id=f"{self.message_id}.{call['position']}",
+        )

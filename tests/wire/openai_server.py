@@ -1,0 +1,320 @@
+"""A small OpenAI-compatible server on loopback: streams what a test gives it, and refuses what OpenAI refuses.
+
+    with OpenAIServer([streams("Hello", finish="stop")]) as server:
+        ChatOpenAI(base_url=server.url, api_key="x", model="scripted")
+
+As a program it prints its URL and plays a script until it is ended:
+
+    python tests/wire/openai_server.py SCRIPT.json [--by-history] [--log REQUESTS.jsonl]
+
+where the script is a list of objects with the fields of `Reply` (deltas as in `streams`).
+"""
+
+import argparse
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from wire.openai_history import refusal
+
+MODEL = "scripted-1"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A raw piece of the body, sent as it is: a comment, a ping, half an event."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A whole chunk, sent as one event: for chunks without choices and other odd shapes."""
+
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Nothing is sent for `seconds`."""
+
+    seconds: float
+
+
+class Cut:
+    """The connection breaks here, in the middle of the body."""
+
+
+Delta = str | dict[str, Any] | list[dict[str, Any]] | Line | Chunk | Pause | Cut
+"""A text delta, a whole delta, the `tool_calls` of a delta, or one of the classes above."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One answer. With a `status` other than 200 it is an error; `finish=None` sends no end signal.
+
+    `usage` is (prompt tokens, completion tokens) in a last chunk without choices. `done` sends `[DONE]`.
+    """
+
+    deltas: tuple[Delta, ...] = ()
+    finish: str | None = "stop"
+    usage: tuple[int, int] | None = None
+    done: bool = True
+    status: int = 200
+    message: str = "The server had an error while processing your request."
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+def streams(
+    *deltas: Delta, finish: str | None = "stop", usage: tuple[int, int] | None = None, done: bool = True
+) -> Reply:
+    """A streamed turn, one chunk per delta. Asked without `stream`, it comes as one message."""
+    return Reply(deltas, finish, usage, done)
+
+
+def fails(status: int, message: str = "", *, retry_after_s: float | None = None) -> Reply:
+    """An HTTP error."""
+    headers = {} if retry_after_s is None else {"retry-after": f"{retry_after_s:g}"}
+    return Reply(status=status, message=message or f"error {status}", headers=headers)
+
+
+def fragment(
+    index: int | None = None,
+    id: str | None = None,
+    name: str | None = None,
+    arguments: Any = None,
+) -> dict[str, Any]:
+    """An entry of a delta's `tool_calls`; what is None is left out."""
+    function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
+    entry = {"index": index, "id": id, "type": "function" if id else None, "function": function}
+    return {key: value for key, value in entry.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A request as it came: the bytes of its body, and what they say."""
+
+    raw: bytes
+    body: dict[str, Any]
+    headers: dict[str, str]
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.body["messages"]
+        return found
+
+
+class OpenAIServer:
+    """The server, in a thread of its own between `start` and `stop` (or as a context manager).
+
+    The n-th request gets the n-th reply; with `by_history=True` the reply is chosen by the number of
+    assistant messages in the request, so that a restarted client goes on in place. A history that OpenAI would
+    refuse is answered 400 and uses up no reply. `requests` holds every request, the refused ones too.
+    """
+
+    def __init__(
+        self, replies: Sequence[Reply] = (), *, by_history: bool = False, log: Path | None = None
+    ) -> None:
+        self.replies = list(replies)
+        self.requests: list[Recorded] = []
+        self._by_history = by_history
+        self._log = log
+        self._given = 0
+        self._socket = socket.socket()
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        """What `base_url` must be."""
+        return f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1"
+
+    def start(self) -> Self:
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind(("127.0.0.1", 0))
+        self._socket.listen(128)  # a client may connect from now on, also before the loop runs
+        app = Starlette(routes=[Route("/v1/chat/completions", self._answer, methods=["POST"])])
+        config = uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, name="openai-server")
+        self._thread.start()
+        return self
+
+    def _run(self) -> None:
+        assert self._server is not None
+        asyncio.run(self._server.serve(sockets=[self._socket]))
+
+    def stop(self) -> None:
+        if self._server is not None and self._thread is not None:
+            self._server.should_exit = True
+            self._thread.join(timeout=5)
+            assert not self._thread.is_alive(), "the server did not stop"
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    async def _answer(self, request: Request) -> Response:
+        raw = await request.body()
+        recorded = Recorded(raw, json.loads(raw), dict(request.headers))
+        self.requests.append(recorded)
+        if self._log is not None:
+            with self._log.open("ab") as log:
+                log.write(raw + b"\n")
+        if (wrong := refusal(recorded.messages)) is not None:
+            return _error(400, *wrong)
+        reply = self._reply(recorded)
+        if reply.status != 200:
+            return _error(reply.status, reply.message, headers=reply.headers)
+        if not recorded.body.get("stream"):
+            return JSONResponse(_whole(reply), headers=reply.headers)
+        return StreamingResponse(_events(reply), media_type="text/event-stream", headers=reply.headers)
+
+    def _reply(self, recorded: Recorded) -> Reply:
+        said = sum(message["role"] == "assistant" for message in recorded.messages)
+        number = said if self._by_history else self._given
+        self._given += 1
+        if number >= len(self.replies):
+            return fails(
+                418, f"the script has {len(self.replies)} replies, number {number + 1} was asked for"
+            )
+        return self.replies[number]
+
+
+def _error(
+    status: int, message: str, param: str | None = None, headers: dict[str, str] | None = None
+) -> Response:
+    kinds = {400: "invalid_request_error", 401: "invalid_request_error", 429: "requests"}
+    code = "rate_limit_exceeded" if status == 429 else None
+    error = {"message": message, "type": kinds.get(status, "server_error"), "param": param, "code": code}
+    return JSONResponse({"error": error}, status_code=status, headers=headers)
+
+
+def _envelope(kind: str) -> dict[str, Any]:
+    return {"id": "chatcmpl-1", "object": kind, "created": 1, "model": MODEL}
+
+
+def _chunk(delta: dict[str, Any], finish: str | None = None) -> str:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return _event({**_envelope("chat.completion.chunk"), "choices": [choice]})
+
+
+def _event(data: dict[str, Any]) -> str:
+    return f"data: {json.dumps(data, ensure_ascii=False)}\n\n"
+
+
+def _usage(usage: tuple[int, int]) -> dict[str, int]:
+    prompt, completion = usage
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+    }
+
+
+class _Broken(Exception):
+    """Ends the response in the middle: uvicorn then closes the connection without a last chunk."""
+
+
+async def _events(reply: Reply) -> AsyncIterator[str]:
+    yield _chunk({"role": "assistant", "content": ""})
+    for delta in reply.deltas:
+        match delta:
+            case Cut():
+                await asyncio.sleep(0.02)  # what was sent so far must leave first
+                raise _Broken
+            case Pause(seconds):
+                await asyncio.sleep(seconds)
+            case Line(text):
+                yield text
+            case Chunk(data):
+                yield _event({**_envelope("chat.completion.chunk"), **data})
+            case _:
+                yield _chunk(_delta(delta))
+    if reply.finish is not None:
+        yield _chunk({}, reply.finish)
+    if reply.usage is not None:
+        yield _event({**_envelope("chat.completion.chunk"), "choices": [], "usage": _usage(reply.usage)})
+    if reply.done:
+        yield "data: [DONE]\n\n"
+
+
+def _delta(delta: Any) -> dict[str, Any]:
+    if isinstance(delta, str):
+        return {"content": delta}
+    if isinstance(delta, list):
+        return {"tool_calls": delta}
+    plain: dict[str, Any] = delta
+    return plain
+
+
+def _whole(reply: Reply) -> dict[str, Any]:
+    """The same turn as one message, for a request without `stream`."""
+    deltas = [_delta(delta) for delta in reply.deltas if isinstance(delta, str | dict | list)]
+    message: dict[str, Any] = {"role": "assistant", "content": _joined(deltas, "content")}
+    if refused := _joined(deltas, "refusal"):
+        message["refusal"] = refused
+    if calls := list(_joined_calls(deltas)):
+        message["tool_calls"] = calls
+    choice = {"index": 0, "message": message, "finish_reason": reply.finish}
+    usage = {"usage": _usage(reply.usage)} if reply.usage is not None else {}
+    return {**_envelope("chat.completion"), "choices": [choice], **usage}
+
+
+def _joined(deltas: Sequence[dict[str, Any]], key: str) -> str | None:
+    return "".join(delta.get(key) or "" for delta in deltas) or None
+
+
+def _joined_calls(deltas: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Well-formed fragments by index; odd ones belong in streams."""
+    by_index: dict[int, dict[str, Any]] = {}
+    for entry in (entry for delta in deltas for entry in delta.get("tool_calls") or ()):
+        new = {"id": "", "type": "function", "function": {"name": "", "arguments": None}}
+        call = by_index.setdefault(entry["index"], new)
+        call["id"] = call["id"] or entry.get("id") or ""
+        function, piece = call["function"], entry.get("function") or {}
+        function["name"] += piece.get("name") or ""
+        if (arguments := piece.get("arguments")) is not None:
+            before = function["arguments"]
+            function["arguments"] = arguments if before is None else before + arguments
+    yield from (by_index[index] for index in sorted(by_index))
+
+
+def _from_json(data: dict[str, Any]) -> Reply:
+    fields = {**data, "deltas": tuple(data.get("deltas", ()))}
+    if isinstance(usage := fields.get("usage"), list):
+        fields["usage"] = tuple(usage)
+    return Reply(**fields)
+
+
+def main() -> None:
+    """Play a script from a file until the process is ended."""
+    parser = argparse.ArgumentParser(description="an OpenAI-compatible server that plays a script")
+    parser.add_argument("script", type=Path)
+    parser.add_argument("--by-history", action="store_true")
+    parser.add_argument("--log", type=Path)
+    options = parser.parse_args()
+    replies = [_from_json(data) for data in json.loads(options.script.read_text())]
+    with OpenAIServer(replies, by_history=options.by_history, log=options.log) as server:
+        print(server.url, flush=True)
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()
