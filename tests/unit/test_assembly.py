@@ -216,12 +216,12 @@ def test_c4_four_times_the_fragments_take_at_most_six_times_the_time(
     indexed: bool, per_call: int | None
 ) -> None:
     def best(fragments: int) -> float:
-        return min(_seconds(fragments, indexed, fragments // per_call if per_call else 2) for _ in range(7))
+        return min(_seconds(fragments, indexed, fragments // per_call if per_call else 2) for _ in range(5))
 
-    # On a machine shared with others one measurement says little: the best of seven, and three attempts.
+    # On a machine shared with others one measurement says little: the best of five, and four attempts.
     ratios = []
-    for _ in range(3):
-        ratios.append(best(24_000) / best(6_000))
+    for _ in range(4):
+        ratios.append(best(12_000) / best(3_000))
         if ratios[-1] <= 6:
             return
     pytest.fail(f"ratios {ratios}")
@@ -275,9 +275,12 @@ def test_c5_what_does_not_parse_strictly_is_an_error_that_says_where(raw: str, s
     assert len(call.error) < 200
 
 
-@given(
-    st.dictionaries(st.text(), st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))
+SIMPLE = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 )
+
+
+@given(st.dictionaries(st.text(), SIMPLE | st.lists(SIMPLE, max_size=3), max_size=4))
 def test_c5_what_json_can_say_comes_back_as_it_was(value: dict[str, Any]) -> None:
     assert parse_arguments(json.dumps(value)) == (value, None)
 

@@ -64,7 +64,8 @@ Delta = str | dict[str, Any] | list[dict[str, Any]] | Line | Chunk | Pause | Cut
 class Reply:
     """One answer. With a `status` other than 200 it is an error; `finish=None` sends no end signal.
 
-    `usage` is (prompt tokens, completion tokens) in a last chunk without choices. `done` sends `[DONE]`.
+    `usage` is (prompt tokens, completion tokens) in a last chunk without choices. `done` sends `[DONE]`,
+    `first` the chunk that begins a turn and holds its role.
     """
 
     deltas: tuple[Delta, ...] = ()
@@ -74,13 +75,18 @@ class Reply:
     status: int = 200
     message: str = "The server had an error while processing your request."
     headers: dict[str, str] = field(default_factory=dict)
+    first: bool = True
 
 
 def streams(
-    *deltas: Delta, finish: str | None = "stop", usage: tuple[int, int] | None = None, done: bool = True
+    *deltas: Delta,
+    finish: str | None = "stop",
+    usage: tuple[int, int] | None = None,
+    done: bool = True,
+    first: bool = True,
 ) -> Reply:
     """A streamed turn, one chunk per delta. Asked without `stream`, it comes as one message."""
-    return Reply(deltas, finish, usage, done)
+    return Reply(deltas, finish, usage, done, first=first)
 
 
 def fails(status: int, message: str = "", *, retry_after_s: float | None = None) -> Reply:
@@ -233,7 +239,8 @@ class _Broken(Exception):
 
 
 async def _events(reply: Reply) -> AsyncIterator[str]:
-    yield _chunk({"role": "assistant", "content": ""})
+    if reply.first:
+        yield _chunk({"role": "assistant", "content": ""})
     for delta in reply.deltas:
         match delta:
             case Cut():

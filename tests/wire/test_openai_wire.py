@@ -141,6 +141,14 @@ async def test_c2_the_old_function_call_is_a_call(server: OpenAIServer, chat: Ch
     assert turn.finish == "tool_calls"
 
 
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
+async def test_c2_types_that_the_api_does_not_know_are_normalised(server: OpenAIServer, chat: Chat) -> None:
+    odd = [{"index": "0", "id": 7, "function": {"name": "t", "arguments": [1]}}]
+    server.replies.append(streams(odd, finish="tool_calls"))
+    turn, _ = await stream(chat())
+    assert called(turn) == [("7", "t", "[1]", None)]
+
+
 @pytest.mark.parametrize("cut", ['{"service":"pay-api","env":"pro', "{bad"])
 async def test_c5_c8_a_cut_off_text_is_a_parse_error_of_its_own_call(
     server: OpenAIServer, chat: Chat, cut: str
@@ -222,6 +230,14 @@ async def test_c10_a_stream_that_closes_without_an_end_signal_has_no_finish(
         server.replies.append(streams(*S1, finish=None, usage=(1, 1), done=done))
         turn, _ = await stream(chat())
         assert (called(turn), turn.finish) == (BOTH, None)
+
+
+async def test_c10_a_connection_that_breaks_before_the_first_chunk_is_no_turn(chat: Chat) -> None:
+    """What LangChain makes of a stream that closes in order and holds nothing."""
+    with OpenAIServer([streams(first=False, finish=None, done=done) for done in (True, False)]) as server:
+        for _ in server.replies:
+            with pytest.raises(ValueError, match="No generation"):
+                await stream(chat(base_url=server.url))
 
 
 async def test_c10_a_connection_that_breaks_is_a_connection_error(server: OpenAIServer, chat: Chat) -> None:
@@ -406,10 +422,9 @@ async def test_errors_come_with_their_status_and_waiting_time(server: OpenAIServ
 async def test_the_reply_may_follow_from_the_history(chat: Chat) -> None:
     with OpenAIServer([streams("first"), streams("second")], by_history=True) as server:
         model = chat(base_url=server.url)
-        assert (
-            (await stream(model, HumanMessage("a"), AIMessage("first"), HumanMessage("b")))[0].text
-            == "second"
-        )
+        assert (await stream(model, HumanMessage("a"), AIMessage("first"), HumanMessage("b")))[
+            0
+        ].text == "second"
         assert (await stream(model, HumanMessage("a")))[0].text == "first"
 
 
@@ -432,10 +447,9 @@ def test_the_server_runs_as_a_program(tmp_path: Path) -> None:
 
 async def test_c4_f42_many_fragments_over_the_wire(server: OpenAIServer, chat: Chat) -> None:
     """Not a measurement: 2,000 interleaved fragments must not take what a quadratic merge takes."""
-    many: list[Delta] = [[fragment(at, f"call_{at}", "t", '{"q":"')] for at in range(2)] + [
-        [fragment(at % 2, arguments="abcdefgh")] for at in range(2_000)
-    ]
-    server.replies.append(streams(*many, [fragment(0, arguments='"}'), fragment(1, arguments='"}')]))
+    opened: list[Delta] = [[fragment(at, f"call_{at}", "t", '{"q":"')] for at in range(2)]
+    many: list[Delta] = [[fragment(at % 2, arguments="abcdefgh")] for at in range(2_000)]
+    server.replies.append(streams(*opened, *many, [fragment(0, arguments='"}'), fragment(1, arguments='"}')]))
     started = time.perf_counter()
     turn, _ = await stream(chat())
     assert [len(call.raw) for call in turn.calls] == [8_008, 8_008]

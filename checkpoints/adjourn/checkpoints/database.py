@@ -1,15 +1,17 @@
 """The engine, its pragmas, transactions, and the threads on which async callers run them.
 
 One synchronous engine serves both worlds: an async caller runs a whole transaction on a worker thread,
-which costs a third of an async driver and leaves one code path. Writes on SQLite begin IMMEDIATE: a
+which costs a third of an async driver and leaves one code path (F-20). Writes on SQLite begin IMMEDIATE: a
 transaction that starts as a reader and then writes fails at once when another one wrote in between.
 """
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -22,6 +24,11 @@ T = TypeVar("T")
 
 BUSY_TIMEOUT_MS = 30_000  # SQLite: how long a writer waits for another process's transaction
 WORKERS = 8  # threads that serve async callers: SQLite writes one at a time, so more would only queue
+CACHED_STATEMENTS = 256  # SQLite: prepared statements a connection keeps; the driver's 128 are too few
+
+# Databases whose driver is an extra: the package that is missing, and the extra that brings it.
+_EXTRAS = {"postgresql": ("psycopg", "postgres"), "mysql": ("pymysql", "mysql"), "mariadb": ("pymysql", "mysql")}
+_DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
 
 
 def now() -> str:
@@ -31,46 +38,51 @@ def now() -> str:
 
 def format_time(moment: datetime) -> str:
     """An aware datetime as it is stored."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z"
 
 
 class Database:
-    """One database: a SQLite file, `:memory:`, PostgreSQL or MariaDB, by SQLAlchemy URL.
+    """One database: a SQLite file, `sqlite://` (in memory), PostgreSQL or MariaDB, by SQLAlchemy URL.
 
     `read` and `write` run a function in one transaction and return what it returns; `aread` and `awrite`
     do so on a worker thread. The function may be run again only by the caller: nothing is retried here.
-    An exception rolls the transaction back and passes through.
+    An exception rolls the transaction back and passes through. A function must not open a transaction of
+    its own: on SQLite, a write inside a write would wait for itself.
 
     `synchronous` is SQLite's durability of an ordinary commit: `NORMAL` survives a killed process and may
     lose the last commits when the machine loses power; `write(..., synced=True)` always waits for the disk.
+
+    Raises `StoreError` when the URL or its driver is not usable, and, at the first transaction, when the
+    file is: it says what to do.
     """
 
     def __init__(self, url: str, *, synchronous: str = "NORMAL") -> None:
         if synchronous not in ("NORMAL", "FULL"):
             raise StoreError(f"synchronous is 'NORMAL' or 'FULL', not {synchronous!r}")
-        try:
-            self.url = make_url(url)
-        except sa.exc.ArgumentError as error:
-            raise StoreError(f"{url!r} is not a database URL; write one like sqlite:///adjourn.db") from error
+        self.url = _parsed(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.synchronous = synchronous
         self.in_memory = self.is_sqlite and self.url.database in (None, "", ":memory:")
         self.engine: Engine = self._engine()
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="adjourn-db")
-        # SQLite has one writer at a time: threads of this process queue here instead of polling the file.
+        # SQLite has one writer at a time: threads of this process queue here instead of polling the file,
+        # and share one connection, which saves a fifth of a small transaction.
         self._writer: threading.Lock | None = threading.Lock() if self.is_sqlite else None
+        self._writing: Connection | None = None
         self._setup_lock = threading.Lock()
         self._is_set_up = False
 
     def _engine(self) -> Engine:
-        if not self.is_sqlite:
-            return sa.create_engine(self.url, pool_size=WORKERS, max_overflow=WORKERS, pool_pre_ping=True)
-        options: dict[str, Any] = {"connect_args": {"check_same_thread": False, "timeout": BUSY_TIMEOUT_MS / 1000}}
-        if self.in_memory:
-            options["poolclass"] = StaticPool
-        else:
-            options |= {"pool_size": WORKERS, "max_overflow": WORKERS}
-        engine = sa.create_engine(self.url, **options)
+        try:
+            if not self.is_sqlite:
+                return sa.create_engine(self.url, pool_size=WORKERS, max_overflow=WORKERS, pool_pre_ping=True)
+            options: dict[str, Any] = {"poolclass": StaticPool} if self.in_memory else {"pool_size": WORKERS}
+            arguments = {"timeout": BUSY_TIMEOUT_MS / 1000, "cached_statements": CACHED_STATEMENTS}
+            engine = sa.create_engine(
+                self.url, connect_args={"check_same_thread": False, **arguments}, **options
+            )
+        except (ImportError, sa.exc.NoSuchModuleError) as error:
+            raise StoreError(_missing_driver(self.url)) from error
         sa.event.listen(engine, "connect", self._on_connect)
         sa.event.listen(engine, "begin", _begin)
         return engine
@@ -88,72 +100,111 @@ class Database:
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in one transaction that sees one moment of the database."""
         self.setup()
-        if self.in_memory and self._writer is not None:  # one connection for all: readers queue as well
-            with self._writer, self.engine.begin() as connection:
-                return work(connection)
+        if self.in_memory:  # one connection for all: readers queue as well
+            return self.write(work)
         with self.engine.begin() as connection:
             return work(connection)
 
     def write(self, work: Callable[[Connection], T], *, synced: bool = False) -> T:
         """Run `work` in one writing transaction. `synced`: return only when it is on the disk."""
         self.setup()
-        if self._writer is None:
-            with self.engine.begin() as connection:
-                return work(connection)
-        with self._writer:
-            return self._write_sqlite(work, synced and self.synchronous != "FULL")
+        return self.write_unprepared(work, synced=synced)
 
-    def _write_sqlite(self, work: Callable[[Connection], T], raise_synchronous: bool) -> T:
-        with self.engine.connect() as plain:
-            connection = plain.execution_options(adjourn_write=True)
-            driver: Any = connection.connection.driver_connection
-            if raise_synchronous:
-                driver.execute("PRAGMA synchronous=FULL")
-            try:
-                with connection.begin():
-                    return work(connection)
-            finally:
-                if raise_synchronous:
-                    driver.execute(f"PRAGMA synchronous={self.synchronous}")
-
-    async def aread(self, work: Callable[[Connection], T]) -> T:
-        """`read`, on a worker thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self.read, work)
-
-    async def awrite(self, work: Callable[[Connection], T], *, synced: bool = False) -> T:
-        """`write`, on a worker thread. A cancelled caller does not stop the transaction."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, lambda: self.write(work, synced=synced))
-
-    async def arun(self, work: Callable[[], T]) -> T:
-        """Run `work` on a worker thread; it opens its own transactions."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
-
-    def write_unprepared(self, work: Callable[[Connection], T]) -> T:
+    def write_unprepared(self, work: Callable[[Connection], T], *, synced: bool = False) -> T:
         """`write`, for the setup itself: nothing is created before."""
         if self._writer is None:
             with self.engine.begin() as connection:
                 return work(connection)
         with self._writer:
-            return self._write_sqlite(work, raise_synchronous=False)
+            connection = self._writing_connection()
+            if synced and self.synchronous != "FULL":
+                return self._write_synced(connection, work)
+            with connection.begin():
+                return work(connection)
+
+    def _writing_connection(self) -> Connection:
+        if self._writing is None or self._writing.closed or self._writing.invalidated:
+            self._writing = self.engine.connect().execution_options(adjourn_write=True)
+        return self._writing
+
+    def _write_synced(self, connection: Connection, work: Callable[[Connection], T]) -> T:
+        driver: Any = connection.connection.driver_connection
+        driver.execute("PRAGMA synchronous=FULL")
+        try:
+            with connection.begin():
+                return work(connection)
+        finally:
+            driver.execute(f"PRAGMA synchronous={self.synchronous}")
+
+    async def aread(self, work: Callable[[Connection], T]) -> T:
+        """`read`, on a worker thread."""
+        return await self.arun(lambda: self.read(work))
+
+    async def awrite(self, work: Callable[[Connection], T], *, synced: bool = False) -> T:
+        """`write`, on a worker thread. A cancelled caller does not stop the transaction."""
+        return await self.arun(lambda: self.write(work, synced=synced))
+
+    async def arun(self, work: Callable[[], T]) -> T:
+        """Run `work` on a worker thread; it opens its own transactions."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def setup(self) -> None:
-        """Create what is missing. Called before the first transaction; a second call costs nothing."""
+        """Create what is missing. Called before the first transaction; a second call costs nothing.
+
+        Raises `StoreError` when the file cannot be opened or is no database.
+        """
         if self._is_set_up:
             return
         with self._setup_lock:
             if not self._is_set_up:
                 from adjourn.checkpoints.setup import prepare
 
-                prepare(self)
+                try:
+                    prepare(self)
+                except (sa.exc.DBAPIError, sqlite3.Error, OSError) as error:
+                    raise StoreError(self._why_not_open(error)) from error
                 self._is_set_up = True
+
+    def _why_not_open(self, error: Exception) -> str:
+        shown = self.url.render_as_string(hide_password=True)
+        cause = getattr(error, "orig", None) or error
+        if not self.is_sqlite or self.in_memory:
+            return f"cannot use {shown}: {cause}"
+        path = Path(self.url.database or "")
+        if path.is_dir():
+            return f"cannot open {path}: it is a directory; name a file in it, as in {shown}/adjourn.db"
+        if not path.parent.is_dir():
+            return f"cannot open {path}: there is no directory {path.parent}; create it, or name another file"
+        if "not a database" in str(cause):
+            return f"cannot open {path}: it is a file, but no SQLite database; name another file"
+        return f"cannot open {path}: {cause}"
 
     def close(self) -> None:
         """Wait for what runs, then close every connection. Safe to call twice."""
         self._pool.shutdown(wait=True)
+        if self._writing is not None:
+            self._writing.close()
         self.engine.dispose()
 
 
 def _begin(connection: Connection) -> None:
+    driver: Any = connection.connection.driver_connection
     immediate = connection.get_execution_options().get("adjourn_write")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+    driver.execute("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+def _parsed(url: str) -> sa.URL:
+    try:
+        parsed = make_url(url)
+    except (sa.exc.ArgumentError, ValueError) as error:
+        raise StoreError(f"{url!r} is not a database URL; write one like sqlite:///adjourn.db") from error
+    # `postgresql://` alone would ask for a driver that the extras do not bring
+    driver = _DRIVERS.get(parsed.drivername)
+    return parsed.set(drivername=driver) if driver else parsed
+
+
+def _missing_driver(url: sa.URL) -> str:
+    package, extra = _EXTRAS.get(url.get_backend_name(), ("", ""))
+    if extra:
+        return f"{url.drivername} needs {package}, which is not installed: pip install 'adjourn[{extra}]'"
+    return f"there is no driver for {url.drivername!r} databases; use sqlite, postgresql or mysql"

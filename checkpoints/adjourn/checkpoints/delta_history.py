@@ -20,7 +20,7 @@ def read_delta_history(
     meets itself.
     """
     query = statements.one_checkpoint if where["checkpoint_id"] else statements.newest_checkpoint
-    found = query.run(connection, where).first()
+    found = query.first(connection, where)
     writes: dict[str, list[PendingWrite]] = {channel: [] for channel in channels}
     seeds: dict[str, Any] = {}
     if found is not None:
@@ -54,7 +54,7 @@ def _ancestors(
     while parent and parent not in met:
         met.add(parent)
         values = {"namespace": row.namespace, "checkpoint_id": parent}
-        found = statements.read_refs.run(connection, values).first()
+        found = statements.read_refs.first(connection, values)
         if found is None:
             return
         yield parent, reader.references(found[0], row.key)

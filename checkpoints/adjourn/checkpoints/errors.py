@@ -93,9 +93,7 @@ class AlreadyAnswered(AdjournError):
 
     exit_status = 5
 
-    def __init__(
-        self, interrupt_id: str, state: str, by: str | None = None, at: str | None = None
-    ) -> None:
+    def __init__(self, interrupt_id: str, state: str, by: str | None = None, at: str | None = None) -> None:
         who = f" by {by}" if by else ""
         when = f" at {at}" if at else ""
         super().__init__(f"question {interrupt_id} is already {state}{who}{when}; nothing was changed")

@@ -195,7 +195,9 @@ EVENTS: Mapping[str, type[Event]] = {
 }  # fmt: skip
 
 
-def event_from_row(run_id: str, number: int, word: str, step: int, path: str, data: Mapping[str, Any]) -> Event:
+def event_from_row(
+    run_id: str, number: int, word: str, step: int, path: str, data: Mapping[str, Any]
+) -> Event:
     """The event that a stored row tells.
 
     Raises `StoredDataError` for a word that is not in `EVENTS` or data that does not fit it.

@@ -88,7 +88,9 @@ def insert_interrupts(connection: Connection, rows: Sequence[Interrupt]) -> None
 
 
 def _known(connection: Connection, column: Any, values: list[str]) -> set[str]:
-    found = connection.execute(select(column).where(column.in_(bindparam("v", expanding=True))), {"v": values})
+    found = connection.execute(
+        select(column).where(column.in_(bindparam("v", expanding=True))), {"v": values}
+    )
     return set(found.scalars())
 
 
@@ -113,7 +115,11 @@ def update_call(connection: Connection, run_id: str, step: int, call_id: str, **
 # -- events
 
 
-_last_event = update(runs).where(runs.c.id == bindparam("id_")).values(last_event=bindparam("n"), updated_at=bindparam("at"))
+_last_event = (
+    update(runs)
+    .where(runs.c.id == bindparam("id_"))
+    .values(last_event=bindparam("n"), updated_at=bindparam("at"))
+)
 _known_keys = select(events.c.key).where(
     events.c.run_id == bindparam("run_id_"), events.c.key.in_(bindparam("keys", expanding=True))
 )
@@ -155,9 +161,13 @@ def _event_values(run_id: str, fact: Event, at: str) -> dict[str, Any]:
     }
 
 
-def read_events(connection: Connection, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
+def read_events(
+    connection: Connection, run_id: str, *, after: int = 0, limit: int | None = None
+) -> list[Event]:
     """The stored events of a run with a number above `after`, in order."""
-    statement = select(events).where(events.c.run_id == run_id, events.c.number > after).order_by(events.c.number)
+    statement = (
+        select(events).where(events.c.run_id == run_id, events.c.number > after).order_by(events.c.number)
+    )
     if limit is not None:
         statement = statement.limit(limit)
     found = []
@@ -168,10 +178,22 @@ def read_events(connection: Connection, run_id: str, *, after: int = 0, limit: i
 
 
 def write_audit(
-    connection: Connection, run_id: str, action: str, *, by: str | None, interrupt_id: str | None = None, data: Any = None
+    connection: Connection,
+    run_id: str,
+    action: str,
+    *,
+    by: str | None,
+    interrupt_id: str | None = None,
+    data: Any = None,
 ) -> None:
     """Note who did what. Rows are only ever added."""
-    values = {"run_id": run_id, "interrupt_id": interrupt_id, "action": action, "by": by, "data": to_json(data)}
+    values = {
+        "run_id": run_id,
+        "interrupt_id": interrupt_id,
+        "action": action,
+        "by": by,
+        "data": to_json(data),
+    }
     connection.execute(_insert_audit, {**values, "at": now()})
 
 
@@ -245,7 +267,9 @@ def answer_interrupt(connection: Connection, interrupt: Interrupt, answer: Any, 
     write_audit(connection, interrupt.run_id, "answered", by=by, interrupt_id=interrupt.id, data=answer)
 
 
-def close_interrupt(connection: Connection, interrupt: Interrupt, state: InterruptState, *, by: str | None) -> bool:
+def close_interrupt(
+    connection: Connection, interrupt: Interrupt, state: InterruptState, *, by: str | None
+) -> bool:
     """Close an open question without an answer. False: it was closed before."""
     closed = _close(connection, interrupt.id, state, None, by)
     if closed:
@@ -253,7 +277,9 @@ def close_interrupt(connection: Connection, interrupt: Interrupt, state: Interru
     return closed
 
 
-def _close(connection: Connection, interrupt_id: str, state: InterruptState, answer: Any, by: str | None) -> bool:
+def _close(
+    connection: Connection, interrupt_id: str, state: InterruptState, answer: Any, by: str | None
+) -> bool:
     allowed = [one.value for one in sources(INTERRUPT_MOVES, state)]
     changed = connection.execute(
         update(interrupts)
@@ -274,7 +300,9 @@ def note_langgraph_id(connection: Connection, run_id: str, langgraph_id: str) ->
 
 def lock_run(connection: Connection, run_id: str) -> RunRow:
     """The run, its row held until the transaction ends. Raises `RunNotFound`."""
-    row = connection.execute(select(runs).where(runs.c.id == run_id).with_for_update()).mappings().one_or_none()
+    row = (
+        connection.execute(select(runs).where(runs.c.id == run_id).with_for_update()).mappings().one_or_none()
+    )
     if row is None:
         raise RunNotFound(run_id)
     return RunRow.of(row)
@@ -341,7 +369,9 @@ def read_calls(connection: Connection, run_id: str, *, step: int | None = None) 
     return [CallRow.of(row) for row in connection.execute(statement).mappings()]
 
 
-def read_interrupts(connection: Connection, run_id: str, *, state: InterruptState | None = None) -> list[Interrupt]:
+def read_interrupts(
+    connection: Connection, run_id: str, *, state: InterruptState | None = None
+) -> list[Interrupt]:
     """The questions of a run, in the order they were asked."""
     statement = select(interrupts).where(interrupts.c.run_id == run_id)
     if state is not None:

@@ -13,7 +13,9 @@ from adjourn.checkpoints.errors import LeaseLost, NotResumable, RunBusy, RunNotF
 from adjourn.checkpoints.lifecycle import RUN_MOVES, RunEvent, RunStatus, sources
 from adjourn.checkpoints.run_schema import runs
 
-LEASE_S = 30.0  # three missed renewals at one each 10 s: longer than a collector's pause, shorter than a coffee
+LEASE_S = (
+    30.0  # three missed renewals at one each 10 s: longer than a collector's pause, shorter than a coffee
+)
 
 _claim = (
     update(runs)

@@ -15,8 +15,9 @@ from sqlalchemy.engine import Connection
 from adjourn.checkpoints import statements
 from adjourn.checkpoints.codec import Codec, Json, Ranges, dump, is_storable, parse, tagged
 from adjourn.checkpoints.message_rows import to_row
-from adjourn.checkpoints.thread_memory import BLOCK, Numbers, Owner, Reference, ThreadMemory, compress
+from adjourn.checkpoints.thread_memory import BLOCK, Numbers, Owner, PlacedList, Reference, Remembered, ThreadMemory, compress, extend
 
+START = "__start__"  # LangGraph's channel for a run's input, a dict by channel
 SHORT = 40  # characters of JSON that stand in the checkpoint: less than a row of their own would take
 LARGE = 2_048  # characters of JSON above which a list or dict is stored by its parts
 PART = 256  # characters of JSON above which a member is a part of its own; smaller ones are grouped
@@ -42,18 +43,44 @@ class Placing:
 
     def insert(self, connection: Connection) -> None:
         """Insert the new rows."""
-        statements.insert_message.run_many(connection, self._messages)
-        statements.insert_channel_value.run_many(connection, self._values)
+        statements.insert_message.change_many(connection, self._messages)
+        statements.insert_channel_value.change_many(connection, self._values)
 
     def reference(self, channel: str, value: Any) -> Reference:
         """Where a channel's value is stored."""
         self._channel = channel
-        if type(value) is list and value and all(is_storable(member) for member in value):
-            return self.place(value)
+        if type(value) is list and value and (ranges := self._channel_of_messages(value)):
+            return ranges
+        if channel == START and type(value) is dict:
+            self._place_input(value)
         text = self.text(channel, value)
         if len(text) <= SHORT:
             return {"v": self._codec.pack(value, self)}
         return self._value_row(text, "whole")
+
+    def _place_input(self, value: dict[str, Any]) -> None:
+        """Number the input's messages in the channels that they will go to: their ranges stay whole."""
+        for channel, member in value.items():
+            for message in member if type(member) is list else [member]:
+                if type(channel) is str and is_storable(message):
+                    self._channel = channel
+                    self._remembered(message)
+        self._channel = START
+
+    def _channel_of_messages(self, value: list[Any]) -> Ranges | None:
+        """The ranges of a channel that is a list of messages; None when it is something else."""
+        before = self._memory.lists.get((self._ns, self._channel), PlacedList())
+        known = before.unchanged(value)
+        added = value[known:]
+        if not all(is_storable(member) for member in added):
+            return None
+        seqs = [entry.seq for entry in before.entries[:known]] if known < len(before.entries) else None
+        ranges = [[*one] for one in before.ranges] if seqs is None else compress(seqs)
+        entries = [self._remembered(message) for message in added]
+        extend(ranges, [entry.seq for entry in entries])
+        placed = PlacedList([*before.entries[:known], *entries], ranges)
+        self._memory.lists[self._ns, self._channel] = placed
+        return [[*one] for one in ranges]
 
     def text(self, channel: str, value: Any) -> str:
         """The text of a value, with its messages and large parts stored as rows."""
@@ -65,9 +92,9 @@ class Placing:
 
     def place(self, messages: Sequence[BaseMessage]) -> Ranges:
         """The ranges of these messages. Called by the codec too, for messages inside a value."""
-        return compress([self._message_seq(message) for message in messages])
+        return compress([self._remembered(message).seq for message in messages])
 
-    def _message_seq(self, message: BaseMessage) -> int:
+    def _remembered(self, message: BaseMessage) -> Remembered:
         known = self._memory.known_message(message)
         if known is not None:
             return known
@@ -76,8 +103,7 @@ class Placing:
         if seq is None:
             seq = self._memory.message_numbers.take((self._ns, self._channel, "whole"))
             self._messages.append({"thread": self._thread, "seq": seq, **row._asdict()})
-        self._memory.remember_message(message, seq, row.hash)
-        return seq
+        return self._memory.remember_message(message, seq, row.hash)
 
     def _value_row(self, text: str, size: str = "part") -> int:
         row_hash = hash_of_value(text)
@@ -126,8 +152,8 @@ class Placing:
 def continue_numbers(connection: Connection, memory: ThreadMemory, thread: int) -> None:
     """Go on numbering where the thread's rows end. For a memory that was just filled."""
     values = {"thread": thread}
-    memory.message_numbers.top = statements.last_message.run(connection, values).scalar() or 0
-    memory.value_numbers.top = statements.last_value.run(connection, values).scalar() or 0
+    memory.message_numbers.top = statements.last_message.value(connection, values) or 0
+    memory.value_numbers.top = statements.last_value.value(connection, values) or 0
 
 
 def continue_blocks(
@@ -151,13 +177,13 @@ def _continue_block(
     connection: Connection, query: statements.Statement, numbers: Numbers, owner: Owner, thread: int, last: int
 ) -> None:
     end = -(-last // BLOCK) * BLOCK
-    used = query.run(connection, {"thread": thread, "first": last, "last": end}).scalar() or last
+    used = query.value(connection, {"thread": thread, "first": last, "last": end}) or last
     numbers.next[owner] = used + 1
 
 
 def _last_part(connection: Connection, thread: int, seq: int) -> int | None:
     """The last part of a large list that is stored under `seq`; None when it is no such list."""
-    row = statements.read_values.run(connection, {"thread": thread, "first": seq, "last": seq}).first()
+    row = statements.read_values.first(connection, {"thread": thread, "first": seq, "last": seq})
     if row is None or not row[1].startswith('{"!":"parts"'):
         return None
     ranges = parse(row[1])["v"]

@@ -61,7 +61,7 @@ class ThreadReader:
         """The messages of these ranges, in order; new objects at each call."""
         for first, last in _missing(ranges, self._messages):
             values = {"thread": self._thread, "first": first, "last": last}
-            for seq, *columns in statements.read_messages.run(self._connection, values):
+            for seq, *columns in statements.read_messages.rows(self._connection, values):
                 self._messages[seq] = MessageRow(*columns)
         found = [self._message(seq) for seq in expand(ranges)]
         self.read_messages += len(found)
@@ -71,7 +71,7 @@ class ThreadReader:
         """The values of these ranges of `channel_values`, in order."""
         for first, last in _missing(ranges, self._values):
             values = {"thread": self._thread, "first": first, "last": last}
-            for seq, text, row_hash in statements.read_values.run(self._connection, values):
+            for seq, text, row_hash in statements.read_values.rows(self._connection, values):
                 self._keep_value(seq, text, row_hash)
         return [self._value(seq) for seq in expand(ranges)]
 
@@ -161,7 +161,7 @@ class ThreadReader:
         `only`: those of these channels; None: all.
         """
         values = {"namespace": namespace, "checkpoint_id": checkpoint_id}
-        rows: Sequence[Any] = statements.read_writes.run(self._connection, values).all()
+        rows = statements.read_writes.rows(self._connection, values)
         return [
             (task, channel, self.decode(text, "checkpoint_writes", f"{checkpoint_id} {task} {idx}"))
             for task, channel, text, idx in rows

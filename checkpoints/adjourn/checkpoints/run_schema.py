@@ -1,8 +1,26 @@
 """The run tables: what the runtime writes down about runs, steps, calls, questions and events."""
 
-from sqlalchemy import BigInteger, Column, Float, Index, Integer, PrimaryKeyConstraint, Table, UniqueConstraint, text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Table,
+    UniqueConstraint,
+    text,
+)
 
-from adjourn.checkpoints.lifecycle import CallState, Effect, ErrorCode, InterruptState, InterruptType, RunStatus, StopReason
+from adjourn.checkpoints.lifecycle import (
+    CallState,
+    Effect,
+    ErrorCode,
+    InterruptState,
+    InterruptType,
+    RunStatus,
+    StopReason,
+)
 from adjourn.checkpoints.schema import ID, LONG, TIME, WORD, metadata, one_of
 
 BIG = BigInteger().with_variant(Integer(), "sqlite")  # SQLite numbers rows only in a column typed INTEGER
@@ -15,7 +33,9 @@ runs = Table(
     Column("parent_run_id", ID, comment="the run whose call drives this one; NULL for a run of its own"),
     Column("parent_step", Integer),
     Column("parent_call_id", ID),
-    Column("path", ID, nullable=False, server_default="", comment="specialists, outermost first, joined by /"),
+    Column(
+        "path", ID, nullable=False, server_default="", comment="specialists, outermost first, joined by /"
+    ),
     Column("graph", ID, nullable=False),
     Column("signature", WORD, nullable=False, comment="hash of the graph's nodes, edges and tools"),
     Column("started_by", ID),
@@ -116,7 +136,9 @@ interrupts = Table(
     Column("state", WORD, nullable=False),
     Column("answer", LONG),
     Column("answered_by", ID),
-    Column("langgraph_id", ID, comment="the LangGraph interrupt that carries the question; NULL until it waits"),
+    Column(
+        "langgraph_id", ID, comment="the LangGraph interrupt that carries the question; NULL until it waits"
+    ),
     Column("created_at", TIME, nullable=False),
     Column("expires_at", TIME, comment="NULL: never"),
     Column("closed_at", TIME),

@@ -26,7 +26,7 @@ from sqlalchemy.exc import IntegrityError
 
 from adjourn.checkpoints import statements, thread_ops
 from adjourn.checkpoints.checkpoint_lists import Page, read_page
-from adjourn.checkpoints.codec import Codec
+from adjourn.checkpoints.codec import Codec, dump, parse
 from adjourn.checkpoints.database import Database, now
 from adjourn.checkpoints.delta_history import read_delta_history
 from adjourn.checkpoints.placing import Placing, continue_blocks
@@ -117,7 +117,7 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         self, connection: Connection, where: "_Where", memory: ThreadMemory
     ) -> CheckpointTuple | None:
         query = statements.one_checkpoint if where.checkpoint_id else statements.newest_checkpoint
-        found = query.run(connection, where.values).first()
+        found = query.first(connection, where.values)
         if found is None:
             return None
         row = CheckpointRow(*found)
@@ -214,7 +214,7 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         placing.insert(connection)
         row = self._checkpoint_row(checkpoint, metadata, references)
         key = {"namespace": namespace, "parent_id": where.checkpoint_id}
-        statements.put_checkpoint.run(connection, {**row, **key})
+        statements.put_checkpoint.change(connection, {**row, **key})
         versions = dict(checkpoint["channel_versions"])
         memory.remember_head(where.ns, checkpoint["id"], Head(versions, references))
 
@@ -230,11 +230,11 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         """Move the thread on. Its row is then held until COMMIT: processes write to a thread in turn."""
         values = {"thread": thread, "generation_known": memory.generation, "moment": now()}
         if ns:
-            moved = statements.touch_thread.run(connection, values)
+            moved = statements.touch_thread.change(connection, values)
         else:
             newest = {"newest": checkpoint_id, "newest_step": step}
-            moved = statements.advance_thread.run(connection, {**values, **newest})
-        if moved.rowcount == 0:
+            moved = statements.advance_thread.change(connection, {**values, **newest})
+        if moved == 0:
             raise StaleMemory
 
     def _head(
@@ -246,10 +246,10 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         head = memory.heads.get((where.ns, where.checkpoint_id))
         if head is None:
             values = {"namespace": namespace, "checkpoint_id": where.checkpoint_id}
-            row = statements.read_refs.run(connection, values).first()
+            row = statements.read_refs.first(connection, values)
             if row is None:
                 return None
-            head = Head(self.codec.decode(row[1]), self.codec.decode(row[0]))
+            head = Head(self.codec.decode(row[1]), parse(row[0]))
         return head
 
     def _checkpoint_row(
@@ -264,7 +264,7 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
             "source": metadata.get("source"),
             "step": metadata.get("step"),
             "run_id": run_id if run_id is None else str(run_id)[:255],
-            "channels": encode(references),
+            "channels": dump(references),
             "channel_versions": encode(checkpoint["channel_versions"]),
             "versions_seen": encode(checkpoint["versions_seen"]),
             "metadata": encode(metadata),
@@ -291,7 +291,7 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         task_path: str,
     ) -> None:
         thread, namespace = know_namespace(connection, memory, where.thread_id, where.ns)
-        if statements.read_generation.run(connection, {"thread": thread}).scalar() != memory.generation:
+        if statements.read_generation.value(connection, {"thread": thread}) != memory.generation:
             raise StaleMemory
         if where.checkpoint_id and (head := memory.heads.get((where.ns, where.checkpoint_id))):
             continue_blocks(connection, memory, thread, where.ns, head.references)
@@ -308,8 +308,8 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
             for idx, (channel, value) in enumerate(writes)
         ]
         placing.insert(connection)
-        statements.keep_write.run_many(connection, [row for row in rows if row["idx"] >= 0])
-        statements.replace_write.run_many(connection, [row for row in rows if row["idx"] < 0])
+        statements.keep_write.change_many(connection, [row for row in rows if row["idx"] >= 0])
+        statements.replace_write.change_many(connection, [row for row in rows if row["idx"] < 0])
 
     def _transact(self, where: "_Where", work: Callable[[Connection, ThreadMemory], T]) -> T:
         """Run `work` in a writing transaction, with the thread's memory, behind the fence.

@@ -20,6 +20,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.dialects import mysql
 
@@ -125,7 +126,12 @@ checkpoints = Table(
     Column("rest", LONG, comment="every other field of the checkpoint, as JSON"),
     PrimaryKeyConstraint("namespace", "checkpoint_id"),  # read newest first
     # delete_for_runs finds its rows without reading all; most rows have no run id
-    Index("ix_checkpoints_run_id", "run_id", sqlite_where=Column("run_id", ID).isnot(None)),
+    Index(
+        "ix_checkpoints_run_id",
+        "run_id",
+        sqlite_where=text("run_id IS NOT NULL"),
+        postgresql_where=text("run_id IS NOT NULL"),
+    ),
     comment="the state after each superstep, as references",
     sqlite_with_rowid=False,  # the key is 36 characters: stored once
 )

@@ -1,18 +1,16 @@
 """Pure: what is sent to the database for the checkpoint tables.
 
-Each statement is built once. Those of the hot path are compiled once per dialect and run with bound values
-by the driver (F-20: a third of the cost); no value is ever part of a statement's text (C-84).
+Each statement is built once, and compiled once per dialect; no value is ever part of its text (C-84).
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
-from sqlalchemy.engine import Connection, CursorResult
 from sqlalchemy.sql import bindparam as bind
 
+from adjourn.checkpoints.compiled import Statement
 from adjourn.checkpoints.schema import (
     channel_values,
     checkpoint_writes,
@@ -21,59 +19,6 @@ from adjourn.checkpoints.schema import (
     namespaces,
     threads,
 )
-
-Row = Sequence[Any]
-
-
-class Statement:
-    """A statement with named values, compiled once for each dialect.
-
-    `build` gives the statement for a dialect's name, since inserts that meet an existing row are said
-    differently by each database.
-    """
-
-    def __init__(self, build: Callable[[str], sa.ClauseElement]) -> None:
-        self._build = build
-        self._compiled: dict[str, _Compiled] = {}
-
-    def run(self, connection: Connection, values: Mapping[str, Any]) -> CursorResult[Any]:
-        """Run it once."""
-        compiled = self._for(connection)
-        return connection.exec_driver_sql(compiled.text, compiled.in_order(values))
-
-    def run_many(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Run it once per row; no row, no statement."""
-        if rows:
-            compiled = self._for(connection)
-            connection.exec_driver_sql(compiled.text, [compiled.in_order(row) for row in rows])
-
-    def _for(self, connection: Connection) -> "_Compiled":
-        dialect = connection.dialect
-        compiled = self._compiled.get(dialect.name)
-        if compiled is None:
-            compiled = self._compiled[dialect.name] = _compile(self._build(dialect.name), dialect)
-        return compiled
-
-
-@dataclass(frozen=True, slots=True)
-class _Compiled:
-    text: str
-    names: tuple[str, ...]
-    fixed: dict[str, Any]  # values that are part of the statement, as a LIMIT is
-
-    def in_order(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
-        if self.fixed:
-            values = {**self.fixed, **values}
-        return tuple([values[name] for name in self.names])
-
-
-def _compile(statement: sa.ClauseElement, dialect: sa.Dialect) -> _Compiled:
-    # Positions are the one form of binding that every driver here takes.
-    style: Any = "qmark" if dialect.name == "sqlite" else "format"
-    compiled: Any = statement.compile(dialect=type(dialect)(paramstyle=style))  # type: ignore[call-arg]
-    fixed = {name: value for name, value in compiled.params.items() if value is not None}
-    return _Compiled(str(compiled), tuple(compiled.positiontup), fixed)
-
 
 def _always(statement: sa.ClauseElement) -> Statement:
     return Statement(lambda _dialect: statement)

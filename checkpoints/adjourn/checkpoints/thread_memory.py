@@ -41,6 +41,23 @@ class Remembered:
 
 
 @dataclass(slots=True)
+class PlacedList:
+    """The messages of a channel as they were stored last: the next list mostly begins with them."""
+
+    entries: list[Remembered] = field(default_factory=list)
+    ranges: Ranges = field(default_factory=list)
+
+    def unchanged(self, messages: list[Any]) -> int:
+        """How many of these messages, from the first on, are the ones that were stored."""
+        number = 0
+        for entry, message in zip(self.entries, messages, strict=False):
+            if message is not entry.message or message.__dict__ != entry.fields:
+                break
+            number += 1
+        return number
+
+
+@dataclass(slots=True)
 class Head:
     """A checkpoint's references, for the one that follows it."""
 
@@ -83,22 +100,25 @@ class ThreadMemory:
         self.heads: OrderedDict[tuple[str, str], Head] = OrderedDict()
         self._young: dict[int, Remembered] = {}  # id(message); the entry keeps the message alive
         self._old: dict[int, Remembered] = {}
+        self.lists: dict[tuple[str, str], PlacedList] = {}  # by namespace and channel
         self.message_hashes: dict[str, int] = {}
         self.value_hashes: dict[str, int] = {}
         self.message_numbers = Numbers()
         self.value_numbers = Numbers()
 
-    def remember_message(self, message: BaseMessage, seq: int, row_hash: str) -> None:
+    def remember_message(self, message: BaseMessage, seq: int, row_hash: str) -> Remembered:
         """This message object is stored under `seq`."""
-        self._young[id(message)] = Remembered(seq, message, snapshot(message.__dict__))
+        entry = Remembered(seq, message, snapshot(message.__dict__))
+        self._young[id(message)] = entry
         self.message_hashes[row_hash] = seq
+        return entry
 
-    def known_message(self, message: BaseMessage) -> int | None:
-        """The `seq` of this message object, if it was stored with the fields that it has now."""
+    def known_message(self, message: BaseMessage) -> Remembered | None:
+        """The entry of this message object, if it was stored with the fields that it has now."""
         known = self._young.get(id(message))
         if known is None and (known := self._old.get(id(message))):
             self._young[id(message)] = known
-        return known.seq if known and known.is_unchanged(message) else None
+        return known if known and known.is_unchanged(message) else None
 
     def let_go(self, in_use: int) -> None:
         """Let go of message objects that were not met for long. `in_use`: messages of a whole channel."""
@@ -174,9 +194,14 @@ def expand(ranges: Ranges) -> Iterator[int]:
 def compress(numbers: list[int]) -> Ranges:
     """The ranges of numbers, in order: `[1, 2, 3, 9]` is `[[1, 3], [9, 9]]`."""
     ranges: Ranges = []
+    extend(ranges, numbers)
+    return ranges
+
+
+def extend(ranges: Ranges, numbers: list[int]) -> None:
+    """Add numbers behind ranges."""
     for number in numbers:
         if ranges and ranges[-1][1] == number - 1:
             ranges[-1][1] = number
         else:
             ranges.append([number, number])
-    return ranges

@@ -19,7 +19,7 @@ def know_thread(connection: Connection, memory: ThreadMemory, thread: int, gener
         return
     memory.forget()
     memory.thread, memory.generation = thread, generation
-    memory.namespaces = dict(statements.find_namespaces.run(connection, {"thread": thread}).all())
+    memory.namespaces = dict(statements.find_namespaces.rows(connection, {"thread": thread}))
     continue_numbers(connection, memory, thread)
 
 
@@ -31,7 +31,7 @@ def know_namespace(
     Raises `IntegrityError` when another process makes them at the same moment.
     """
     if memory.thread is None:
-        found = statements.find_thread.run(connection, {"thread_id": thread_id}).first()
+        found = statements.find_thread.first(connection, {"thread_id": thread_id})
         thread, generation = found or (_make_thread(connection, thread_id), 0)
         know_thread(connection, memory, thread, generation)
     thread = memory.thread

@@ -1,8 +1,35 @@
-"""How steps are joined and run."""
+"""How steps are joined and run.
 
-from adjourn.graph.react import build_react
-from adjourn.graph.run import Run
-from adjourn.graph.runner import Runner
-from adjourn.nodes.guards import Limits
+The names below are imported when they are first used: LangGraph takes seconds to import on a slow machine,
+and much of the command line (`adjourn runs`, `adjourn show`) reads the database alone.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from adjourn.graph.react import build_react
+    from adjourn.graph.run import Run
+    from adjourn.graph.runner import Runner
+    from adjourn.nodes.guards import Limits
 
 __all__ = ["Limits", "Run", "Runner", "build_react"]
+
+_HOMES = {
+    "Limits": "adjourn.nodes.guards",
+    "Run": "adjourn.graph.run",
+    "Runner": "adjourn.graph.runner",
+    "build_react": "adjourn.graph.react",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value  # the next use finds it without coming here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

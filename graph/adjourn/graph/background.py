@@ -39,7 +39,9 @@ class Background:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="adjourn-loop", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, name="adjourn-loop", daemon=True
+                )
                 self._thread.start()
             return self._loop
 

@@ -99,5 +99,9 @@ def tools_of(graph: Graph) -> Mapping[str, Tool]:
 def signature_of(graph: Graph) -> str:
     """A hash of a graph's nodes, edges and tool schemas: runs store it, so that a changed graph is noticed."""
     tools = {name: one.for_model for name, one in sorted(tools_of(graph).items())}
-    shape = {"nodes": sorted(graph.builder.nodes), "edges": sorted(map(str, graph.builder.edges)), "tools": tools}
+    shape = {
+        "nodes": sorted(graph.builder.nodes),
+        "edges": sorted(map(str, graph.builder.edges)),
+        "tools": tools,
+    }
     return hashlib.sha256(json.dumps(shape, sort_keys=True, default=str).encode()).hexdigest()[:16]

@@ -131,11 +131,18 @@ def _calls_html(calls: Sequence[CallRow]) -> str:
     cells = [
         "".join(
             f'<td style="text-align:left">{escape(str(value))}</td>'
-            for value in (one.step, one.tool, one.arguments if one.arguments is not None else one.raw, one.outcome)
+            for value in (
+                one.step,
+                one.tool,
+                one.arguments if one.arguments is not None else one.raw,
+                one.outcome,
+            )
         )
         for one in calls
     ]
-    head = "".join(f'<th style="text-align:left">{name}</th>' for name in ("step", "tool", "arguments", "outcome"))
+    head = "".join(
+        f'<th style="text-align:left">{name}</th>' for name in ("step", "tool", "arguments", "outcome")
+    )
     return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
 
 

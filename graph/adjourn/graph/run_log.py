@@ -107,7 +107,12 @@ class RunLog:
             journal.insert_interrupts(connection, rows)
             for row in rows:
                 journal.update_call(
-                    connection, self.run.id, step, row.call_id, outcome=CallState.WAITING.value, arguments=row.arguments
+                    connection,
+                    self.run.id,
+                    step,
+                    row.call_id,
+                    outcome=CallState.WAITING.value,
+                    arguments=row.arguments,
                 )
 
         self._rows.append(write)
@@ -237,11 +242,11 @@ class RunLog:
         observation = outcome.observation if outcome else call.get("observation", "")
         return tool_result(
             self.run,
-            step,
-            call["id"],
-            call["name"],
-            outcome.state.value if outcome else call["state"],
-            observation,
+            step=step,
+            call_id=call["id"],
+            name=call["name"],
+            outcome=outcome.state.value if outcome else call["state"],
+            observation=observation,
             shown=outcome.shown if outcome else None,
             took_ms=outcome.took_ms if outcome else None,
         )
@@ -267,12 +272,12 @@ class RunLog:
 
 def tool_result(
     run: RunRow,
+    *,
     step: int,
     call_id: str,
     name: str,
     outcome: str,
     observation: str,
-    *,
     shown: Any = None,
     took_ms: int | None = None,
 ) -> ToolResult:

@@ -21,15 +21,23 @@ from sqlalchemy import Connection
 
 from adjourn.checkpoints import journal, leases
 from adjourn.checkpoints.database import Database, now
-from adjourn.checkpoints.errors import AdjournError, LeaseLost, NotResumable, RunBusy, RunNotFound, UsageError, WrongGraph
+from adjourn.checkpoints.errors import (
+    AdjournError,
+    LeaseLost,
+    NotResumable,
+    RunBusy,
+    UsageError,
+    WrongGraph,
+)
 from adjourn.checkpoints.events import Event, LoopInterrupt, RunFailed, RunFinished
 from adjourn.checkpoints.lifecycle import RUN_MOVES, InterruptState, RunEvent, RunStatus, StopReason
-from adjourn.checkpoints.records import Interrupt, RunRow
+from adjourn.checkpoints.records import RunRow
 from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.graph import answers as accept
 from adjourn.graph import starts
 from adjourn.graph.background import Background
 from adjourn.graph.react import Graph, signature_of, tools_of
+from adjourn.graph.reading import find_run_id, read_run
 from adjourn.graph.run import Run
 from adjourn.graph.run_log import Listener, RunLog
 from adjourn.nodes.run_context import RUN_KEY, Cancel, RunContext
@@ -138,7 +146,9 @@ class Runner:
 
     async def _retry(self, run: RunRow, by: str | None, on_event: Listener | None) -> Run:
         if run.status == RunStatus.INTERRUPTED:
-            waiting = await self.database.aread(lambda c: journal.read_interrupts(c, run.id, state=InterruptState.OPEN))
+            waiting = await self.database.aread(
+                lambda c: journal.read_interrupts(c, run.id, state=InterruptState.OPEN)
+            )
             ids = ", ".join(one.id for one in waiting)
             raise UsageError(f"run {run.id} waits for answers; give one for each of {ids}")
         return await self._take(run.id, RunEvent.RETRY, by, on_event)
@@ -176,7 +186,9 @@ class Runner:
         if run.status == RunStatus.RUNNING:
             raise RunBusy(run.id, run.lease_owner, run.lease_until)
         if run.status in (RunStatus.INTERRUPTED, RunStatus.FAILED):
-            await self.database.awrite(lambda connection: starts.close_waiting(connection, run, RunEvent.CANCEL, by=by))
+            await self.database.awrite(
+                lambda connection: starts.close_waiting(connection, run, RunEvent.CANCEL, by=by)
+            )
         return await self.get(run_id)
 
     # -- look
@@ -186,7 +198,11 @@ class Runner:
         return await self.database.aread(lambda connection: read_run(connection, run_id))
 
     async def list(
-        self, *, statuses: Iterable[RunStatus | str] = (), thread_id: str | None = None, limit: int | None = 20
+        self,
+        *,
+        statuses: Iterable[RunStatus | str] = (),
+        thread_id: str | None = None,
+        limit: int | None = 20,
     ) -> Sequence[RunRow]:
         """Runs, newest first; `statuses` empty: all; `limit` None: no limit."""
         words = [RunStatus(one) for one in statuses]
@@ -196,7 +212,9 @@ class Runner:
 
     async def events(self, run_id: str, *, after: int = 0) -> Sequence[Event]:
         """The stored events of a run with a number above `after`, in order."""
-        return await self.database.aread(lambda connection: journal.read_events(connection, run_id, after=after))
+        return await self.database.aread(
+            lambda connection: journal.read_events(connection, run_id, after=after)
+        )
 
     # -- stream
 
@@ -326,12 +344,19 @@ class Runner:
         while held:
             await asyncio.sleep(self.lease_s / 3)
             held = await self.database.awrite(
-                lambda connection: leases.renew(connection, run_id, fence, lease_s=self.lease_s, active_ms=active_ms())
+                lambda connection: leases.renew(
+                    connection, run_id, fence, lease_s=self.lease_s, active_ms=active_ms()
+                )
             )
 
     async def _invoke(self, run: RunRow, log: RunLog, cancel: Cancel) -> dict[str, Any]:
         context = RunContext(
-            run_id=run.id, thread_id=run.thread_id, ledger=log, path=run.path, started_by=run.started_by, cancel=cancel
+            run_id=run.id,
+            thread_id=run.thread_id,
+            ledger=log,
+            path=run.path,
+            started_by=run.started_by,
+            cancel=cancel,
         )
         config: RunnableConfig = {
             "configurable": {
@@ -350,7 +375,9 @@ class Runner:
         """What makes LangGraph go on from where the run stands (F-33, F-34): input, answers, or nothing."""
         snapshot = await self.graph.aget_state({"configurable": {"thread_id": run.thread_id}})
         if snapshot.values.get("run_id") != run.id:
-            return await self.database.aread(lambda connection: starts.first_input(connection, run, snapshot.values))
+            return await self.database.aread(
+                lambda connection: starts.first_input(connection, run, snapshot.values)
+            )
         pending = [one for one in snapshot.interrupts if "questions" in one.value]
         if not pending:
             return None
@@ -368,10 +395,15 @@ class Runner:
             return
         reason = StopReason(state["stop_reason"])
         event = RunEvent.CANCEL if reason is StopReason.CANCELLED else RunEvent.FINISH
-        answer = state["messages"][-1].text
+        answer = str(state["messages"][-1].text)
         status = RUN_MOVES[RunStatus.RUNNING][event].value
         told = RunFinished(
-            run_id=run.id, path=run.path, step=state["step"], status=status, stop_reason=reason.value, answer=answer
+            run_id=run.id,
+            path=run.path,
+            step=state["step"],
+            status=status,
+            stop_reason=reason.value,
+            answer=answer,
         )
         await log.leave(event, [told], active_ms=active_ms, stop_reason=reason, answer=answer)
 
@@ -390,34 +422,15 @@ class Runner:
         kind = type(error).__name__
         message = str(error) if isinstance(error, AdjournError) else f"{kind}: {error}"
         told = RunFailed(
-            run_id=run.id, path=run.path, step=run.steps, error=kind, message=message, failure=run.failures + 1
+            run_id=run.id,
+            path=run.path,
+            step=run.steps,
+            error=kind,
+            message=message,
+            failure=run.failures + 1,
         )
         kept = {"class": kind, "message": message, "at": now()}
         await log.leave(RunEvent.FAIL, [told], active_ms=active_ms, error=kept)
-
-
-def read_run(connection: Connection, run_id: str) -> Run:
-    """A run with all that belongs to it, in one transaction. Raises `RunNotFound`."""
-    questions: list[Interrupt] = journal.read_interrupts(connection, run_id)
-    return Run(
-        journal.read_run(connection, run_id),
-        journal.read_steps(connection, run_id),
-        journal.read_calls(connection, run_id),
-        questions,
-    )
-
-
-def find_run_id(connection: Connection, beginning: str) -> str:
-    """The full id of the run that `beginning` means: an id, or the unique beginning of one.
-
-    Raises `RunNotFound`, or `UsageError` when several runs begin so.
-    """
-    found = journal.find_run_ids(connection, beginning)
-    if beginning in found or len(found) == 1:
-        return beginning if beginning in found else found[0]
-    if not found:
-        raise RunNotFound(beginning)
-    raise UsageError(f"several runs begin with {beginning!r}: {', '.join(found)}")
 
 
 def _ignore(_event: Event) -> None:

@@ -147,7 +147,9 @@ def close_waiting(connection: Connection, run: RunRow, event: RunEvent, *, by: s
     ]
     status = next(RUN_MOVES[one][event] for one in RUN_MOVES if event in RUN_MOVES[one])
     facts.append(
-        RunFinished(run_id=run.id, path=run.path, step=run.steps, status=status.value, stop_reason=reason.value)
+        RunFinished(
+            run_id=run.id, path=run.path, step=run.steps, status=status.value, stop_reason=reason.value
+        )
     )
     if not journal.leave_waiting(connection, run.id, event, reason):
         raise RunBusy(run.id, run.lease_owner, run.lease_until)
@@ -171,7 +173,14 @@ def _close_call(connection: Connection, run: RunRow, call: CallRow, code: ErrorC
         result=outcome.observation,
         ended_at=now(),
     )
-    return tool_result(run, call.step, call.call_id, call.tool, outcome.state.value, outcome.observation)
+    return tool_result(
+        run,
+        step=call.step,
+        call_id=call.call_id,
+        name=call.tool,
+        outcome=outcome.state.value,
+        observation=outcome.observation,
+    )
 
 
 def first_input(connection: Connection, run: RunRow, values: Mapping[str, Any]) -> RunState:
@@ -187,7 +196,9 @@ def first_input(connection: Connection, run: RunRow, values: Mapping[str, Any]) 
         before = journal.read_run(connection, before_id)
         if before.stop_reason in (None, StopReason.DISMISSED, StopReason.CANCELLED):
             messages = closed_messages(
-                before, values.get("messages", ()), journal.read_calls(connection, before_id, step=before.steps)
+                before,
+                values.get("messages", ()),
+                journal.read_calls(connection, before_id, step=before.steps),
             )
     fresh: RunState = {**FRESH}
     fresh["messages"] = [*messages, _user_message(run)]

@@ -29,7 +29,9 @@ class AskNode:
 
     async def __call__(self, state: RunState, config: RunnableConfig) -> RunState:
         asked = waiting(state["calls"])
-        answers: dict[str, dict[str, Any]] = interrupt({"questions": [call["question"] for call in asked if "question" in call]})
+        answers: dict[str, dict[str, Any]] = interrupt(
+            {"questions": [call["question"] for call in asked if "question" in call]}
+        )
         language = state.get("language", "en")
         return {"calls": [_answered(call, answers, language) for call in state["calls"]], "outcome": "tools"}
 
@@ -39,7 +41,7 @@ def _answered(call: Call, answers: dict[str, dict[str, Any]], language: str) -> 
         return call
     given = answers[call["question"]["id"]]
     answer = given["answer"]
-    changed = apply_answer(call, answer, by=given.get("by"), language=language)
+    changed = apply_answer(call, answer, by=given.get("by"))
     if changed["state"] == CallState.DECLINED:
         why = answer.get("reason") or say("user_declined.no_reason", language)
         changed["observation"] = failed(ErrorCode.USER_DECLINED, language, call["name"], why=why).observation

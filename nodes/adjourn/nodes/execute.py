@@ -105,7 +105,7 @@ async def _run(tool: Tool, call: Call, context: ToolContext, language: str) -> O
             raise  # from outside: the tools node took the call back
         took_ms = round((time.monotonic() - began) * 1000)
         passed = isinstance(error, TimeoutError) and limit.expired()
-        return _raised(tool, call, error, passed, took_ms, language)
+        return _raised(tool, call, error, passed=passed, took_ms=took_ms, language=language)
 
 
 def _is_cancelled() -> bool:
@@ -128,7 +128,9 @@ def _ended(tool: Tool, call: Call, result: Any, took_ms: int, language: str) -> 
         observation = success(result, limit=tool.result_limit, language=language, note=note)
     except Exception as error:  # a result with a hostile __str__ or a cycle; the tool did its work
         log.warning("call %s of %s: its result has no JSON form: %s", call["id"], tool.name, error)
-        observation = success(f"<{type(result).__name__}>", limit=tool.result_limit, language=language, note=note)
+        observation = success(
+            f"<{type(result).__name__}>", limit=tool.result_limit, language=language, note=note
+        )
     return Outcome(CallState.OK, observation=observation, attempts=1, took_ms=took_ms)
 
 
@@ -140,7 +142,7 @@ def edit_note(call: Call, language: str) -> dict[str, Any] | None:
 
 
 def _raised(
-    tool: Tool, call: Call, error: BaseException, passed: bool, took_ms: int, language: str
+    tool: Tool, call: Call, error: BaseException, *, passed: bool, took_ms: int, language: str
 ) -> Outcome:
     kept = {
         "class": f"{type(error).__module__}.{type(error).__qualname__}",
@@ -193,7 +195,9 @@ async def in_thread(function: Callable[[], Any]) -> Any:
             value = context.run(function)
         except Exception as error:
             # a future refuses StopIteration
-            raised = RuntimeError("the tool raised StopIteration") if isinstance(error, StopIteration) else error
+            raised = (
+                RuntimeError("the tool raised StopIteration") if isinstance(error, StopIteration) else error
+            )
         except BaseException as error:  # SystemExit and the like end a thread, not a run
             raised = RuntimeError(f"the tool raised {type(error).__name__}: {error}")
         try:

@@ -3,9 +3,9 @@
 A forced stop is a readable assistant message and a stop reason, never an exception (C-57).
 """
 
+import json
 from uuid import uuid4
 
-import orjson
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 
@@ -30,7 +30,9 @@ class FinishNode:
         message = AIMessage(closing_text(state, reason), id=f"msg_{uuid4().hex}")
         step = state.get("step", 0)
         run.ledger.emit(
-            Message(run_id=run.run_id, path=run.path, step=step + 1, message_id=str(message.id), text=message.text)
+            Message(
+                run_id=run.run_id, path=run.path, step=step + 1, message_id=str(message.id), text=str(message.text)
+            )
         )
         return {"messages": [message], "stop_reason": reason}
 
@@ -44,7 +46,11 @@ def closing_text(state: RunState, reason: str) -> str:
         return text
     found = [_shown(message) for message in _this_run(state["messages"]) if isinstance(message, ToolMessage)]
     told = [one for one in found if one]
-    return text + " " + (say("stop.found", language, found="; ".join(told)) if told else say("stop.nothing", language))
+    return (
+        text
+        + " "
+        + (say("stop.found", language, found="; ".join(told)) if told else say("stop.nothing", language))
+    )
 
 
 def _this_run(messages: list[AnyMessage]) -> list[AnyMessage]:
@@ -54,10 +60,10 @@ def _this_run(messages: list[AnyMessage]) -> list[AnyMessage]:
 
 def _shown(message: ToolMessage) -> str:
     try:
-        observation = orjson.loads(message.text)
+        observation = json.loads(message.text)
     except ValueError:
         return ""
     if not isinstance(observation, dict) or not observation.get("ok"):
         return ""
-    text = orjson.dumps(observation.get("data")).decode()
+    text = json.dumps(observation.get("data"), ensure_ascii=False)
     return f"{message.name}: {text if len(text) <= FOUND_SHOWN else text[:FOUND_SHOWN] + '...'}"

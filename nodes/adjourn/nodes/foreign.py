@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from langchain_core.tools import BaseTool
+from pydantic import BaseModel
 
 from adjourn.checkpoints.errors import ToolDefinitionError
 from adjourn.checkpoints.lifecycle import Effect
@@ -27,11 +28,11 @@ def as_tool(one: Any, *, effect: Effect | str | None = None) -> Tool:
 def _of_langchain(one: BaseTool, effect: Effect | str | None) -> Tool:
     """A LangChain tool, run by its own `ainvoke`. What LangChain would inject into it is refused, not ignored."""
     schema = one.tool_call_schema
-    if isinstance(schema, dict):
+    if isinstance(schema, dict) or not issubclass(schema, BaseModel):
         raise ToolDefinitionError(
-            f"tool {one.name}: its arguments are given as a JSON Schema; wrap it in a @tool with typed parameters"
+            f"tool {one.name}: its arguments are no pydantic model; wrap it in a @tool with typed parameters"
         )
-    injected = set(one.get_input_schema().model_fields) - set(schema.model_fields)
+    injected = set(one.get_input_jsonschema().get("properties", {})) - set(schema.model_fields)
     if injected:
         raise ToolDefinitionError(
             f"tool {one.name}: {', '.join(sorted(injected))} would be injected by LangChain's own agent; "

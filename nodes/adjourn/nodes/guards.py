@@ -28,4 +28,6 @@ class Limits:
             if not isinstance(value, int) or value < 1:
                 raise UsageError(f"{name} is a whole number from 1, not {value!r}")
         if self.max_writes_per_step is not None and self.max_writes_per_step < 0:
-            raise UsageError(f"max_writes_per_step is a whole number from 0, or None, not {self.max_writes_per_step!r}")
+            raise UsageError(
+                f"max_writes_per_step is a whole number from 0, or None, not {self.max_writes_per_step!r}"
+            )

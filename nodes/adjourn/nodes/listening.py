@@ -2,8 +2,8 @@
 
 langchain-openai drops refusals and reasoning of a stream, an end signal that comes without a delta, and the raw
 argument text of a whole answer, and it fails on arguments that come as an object. Both methods that are
-overridden here have private names: this file is the only one that knows them, and tests in `tests/wire` hold
-them to what a server sends.
+overridden here have private names: this file is the only one that knows names that are private to
+langchain-openai, and tests in `tests/wire` hold them to what a server sends.
 """
 
 from collections.abc import Mapping
@@ -11,10 +11,11 @@ from functools import cache
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import Runnable
 
 from adjourn.nodes.assembly import canonical
 
-__all__ = ["listening"]
+__all__ = ["asks_responses", "listening"]
 
 
 def listening(model: BaseChatModel) -> BaseChatModel:
@@ -27,6 +28,12 @@ def listening(model: BaseChatModel) -> BaseChatModel:
     twin = model.model_copy()
     object.__setattr__(twin, "__class__", _listening_class(type(model)))
     return twin
+
+
+def asks_responses(model: Runnable[Any, Any]) -> bool:
+    """Whether a model of langchain-openai will use the Responses API (it decides by settings and name)."""
+    openai: Any = model
+    return bool(openai._use_responses_api({**openai._default_params, "tools": [{"type": "function"}]}))
 
 
 def _is_openai(model: BaseChatModel) -> bool:
@@ -71,7 +78,7 @@ def _listening_class(kind: type[Any]) -> type[Any]:
 
 
 def _plain_calls(message: dict[str, Any]) -> dict[str, Any]:
-    """A delta or message whose calls have the shape that langchain-openai expects."""
+    """A delta or message whose calls have the types that langchain-openai expects."""
     calls = message.get("tool_calls")
     return {**message, "tool_calls": [_plain_call(call) for call in calls]} if calls else message
 
@@ -81,7 +88,8 @@ def _plain_call(call: dict[str, Any]) -> dict[str, Any]:
     arguments = function.get("arguments")
     if arguments is not None and not isinstance(arguments, str):
         function = {**function, "arguments": canonical(arguments)}
-    return {"index": None, **call, "function": function}
+    id_ = call.get("id")
+    return {"index": None, **call, "id": id_ if id_ is None else str(id_), "function": function}
 
 
 def _keep_said(message: Mapping[str, Any], kept: dict[str, Any]) -> None:

@@ -143,7 +143,14 @@ class ModelNode:
             truncated=turn.truncated,
         )
         issued = [
-            ToolCall(run_id=run_id, path=path, step=step, call_id=call["id"], name=call["name"], arguments=call["arguments"])
+            ToolCall(
+                run_id=run_id,
+                path=path,
+                step=step,
+                call_id=call["id"],
+                name=call["name"],
+                arguments=call["arguments"],
+            )
             for call in calls
         ]
         asked.run.ledger.plan_step(asked.facts(turn, str(message.id)), calls, [spoken, *issued])
@@ -215,11 +222,11 @@ class ModelNode:
 
     def _prepare(self, call: Call, asked: "_Asked", language: str) -> None:
         tool = self.tools[call["name"]]
-        call["arguments"] = tool.without_blanks(call["arguments"] or {})
-        resource = tool.resource_of(call["arguments"])
+        arguments = call["arguments"] = tool.without_blanks(call["arguments"] or {})
+        resource = tool.resource_of(arguments)
         if resource is not None:
             call["resource"] = resource
-        if tool.problems(call["arguments"]).wrong:
+        if tool.problems(arguments).wrong:
             return  # it is answered `invalid_arguments` when its turn comes; nobody is asked before that
         question = declared_question(call, tool, run_id=asked.run.run_id, step=asked.step, language=language)
         if question is not None:
@@ -267,7 +274,13 @@ class _Asked:
             if text:
                 self.spoke = True
                 self.run.ledger.emit(
-                    TextDelta(run_id=self.run.run_id, path=self.run.path, step=self.step, text=text, attempt=self.attempt)
+                    TextDelta(
+                        run_id=self.run.run_id,
+                        path=self.run.path,
+                        step=self.step,
+                        text=text,
+                        attempt=self.attempt,
+                    )
                 )
         return assembler.finish()
 
@@ -276,7 +289,9 @@ class _Asked:
         if self.spoke:
             run = self.run
             run.ledger.emit(
-                TextDiscarded(run_id=run.run_id, path=run.path, step=self.step, attempt=self.attempt, reason=reason)
+                TextDiscarded(
+                    run_id=run.run_id, path=run.path, step=self.step, attempt=self.attempt, reason=reason
+                )
             )
 
     def facts(self, turn: Turn, message_id: str | None) -> StepFacts:

@@ -6,6 +6,7 @@ A success is `{"ok": true, "data": ...}`, a failure `{"ok": false, "errorCode": 
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -25,9 +26,7 @@ def success(data: Any, *, limit: int, language: str, note: dict[str, Any] | None
     return _cut(data, limit=limit, language=language, around={"ok": True, **extra})
 
 
-def failure(
-    code: ErrorCode, message: str, *, suggestion: str | None = None, data: Any = None
-) -> str:
+def failure(code: ErrorCode, message: str, *, suggestion: str | None = None, data: Any = None) -> str:
     """The observation of a call that did not succeed."""
     envelope: dict[str, Any] = {"ok": False, "errorCode": code.value, "message": message}
     if suggestion:
@@ -48,7 +47,7 @@ def _dump(value: Any) -> str:
 
 def _walk(value: Any) -> Any:
     # NaN and infinities are no JSON; keys that are no text would be refused
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+    if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
         return {k if isinstance(k, str) else str(k): _walk(v) for k, v in value.items()}

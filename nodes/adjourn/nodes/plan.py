@@ -35,7 +35,10 @@ def next_batch(calls: Sequence[Call]) -> list[Call]:
     return [call for call in runnable if call["batch"] == runnable[0]["batch"]]
 
 
-_TO_RUN = (CallState.PLANNED, CallState.STARTED)  # started: the process died in it; the ledger tells what to do
+_TO_RUN = (
+    CallState.PLANNED,
+    CallState.STARTED,
+)  # started: the process died in it; the ledger tells what to do
 
 
 def _blocked(call: Call, calls: Iterable[Call]) -> bool:

@@ -37,7 +37,7 @@ from adjourn.nodes.assembly import (
     canonical,
     parse_arguments,
 )
-from adjourn.nodes.listening import listening
+from adjourn.nodes.listening import asks_responses, listening
 
 __all__ = [
     "STAND_IN_NAME",
@@ -240,9 +240,9 @@ def _fragments(chunk: AIMessageChunk, provider: Provider) -> Iterator[Fragment]:
 
 
 def _whole_calls(message: AIMessage) -> Iterator[Fragment]:
+    exact = _raw_calls(message) is not None
     for index, call in enumerate(sent_calls(message)):
         function = call["function"]
-        exact = "tool_calls" in message.additional_kwargs
         yield Fragment(index, call["id"], function["name"], function["arguments"], exact=exact)
     if old := message.additional_kwargs.get("function_call"):
         yield Fragment(name=old.get("name"), arguments=old.get("arguments"), old=True)
@@ -307,14 +307,20 @@ def sent_calls(message: AIMessage) -> list[dict[str, Any]]:
     A message of another program may lack the raw text, or carry some that does not belong to its calls
     (it was edited): canonical JSON of the parsed calls stands in, valid ones first.
     """
-    parsed = [*message.tool_calls, *message.invalid_tool_calls]
-    raw = message.additional_kwargs.get("tool_calls") or []
-    if raw and (not parsed or _ids(raw) == _ids(parsed)):
-        return [_as_sent(call) for call in raw]
+    if (raw := _raw_calls(message)) is not None:
+        return raw
     valid = [_sent(call["id"], call["name"], canonical(call["args"])) for call in message.tool_calls]
     return valid + [
         _sent(call["id"], call["name"], call["args"] or "") for call in message.invalid_tool_calls
     ]
+
+
+def _raw_calls(message: AIMessage) -> list[dict[str, Any]] | None:
+    parsed = [*message.tool_calls, *message.invalid_tool_calls]
+    raw = message.additional_kwargs.get("tool_calls")
+    if not raw or (parsed and _ids(raw) != _ids(parsed)):
+        return None
+    return [_as_sent(call) for call in raw]
 
 
 def _ids(calls: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -349,7 +355,10 @@ def _for_request(message: BaseMessage, model: Runnable[Any, Any], tools: frozens
         call["function"]["name"] = _request_name(call["function"]["name"], provider, tools)
     if not provider.verbatim:
         return _with_objects(message, calls)
-    return _as_items(message, calls) if _asks_responses(model) else _verbatim(message, calls)
+    if asks_responses(_unbound(model)):
+        return _as_items(message, calls)
+    # langchain-openai sends the raw calls untouched exactly when both parsed lists are empty.
+    return _with_calls(message, calls, [])
 
 
 def _request_name(name: str, provider: Provider, tools: frozenset[str]) -> str:
@@ -357,11 +366,10 @@ def _request_name(name: str, provider: Provider, tools: frozenset[str]) -> str:
     return name if legal or name in tools else STAND_IN_NAME
 
 
-def _verbatim(message: AIMessage, calls: Sequence[dict[str, Any]]) -> AIMessage:
-    # langchain-openai sends these untouched exactly when both parsed lists are empty.
+def _with_calls(message: AIMessage, calls: Sequence[dict[str, Any]], parsed: list[ToolCall]) -> AIMessage:
     extras = {**message.additional_kwargs, "tool_calls": list(calls)}
     return message.model_copy(
-        update={"tool_calls": [], "invalid_tool_calls": [], "additional_kwargs": extras}
+        update={"tool_calls": parsed, "invalid_tool_calls": [], "additional_kwargs": extras}
     )
 
 
@@ -375,7 +383,7 @@ def _with_objects(message: AIMessage, calls: Sequence[dict[str, Any]]) -> AIMess
         )
         for call in calls
     ]
-    return message.model_copy(update={"tool_calls": parsed, "invalid_tool_calls": []})
+    return _with_calls(message, calls, parsed)
 
 
 def _as_items(message: AIMessage, calls: Sequence[dict[str, Any]]) -> AIMessage:
@@ -389,9 +397,3 @@ def _as_items(message: AIMessage, calls: Sequence[dict[str, Any]]) -> AIMessage:
     return message.model_copy(
         update={"content": [*blocks, *items], "tool_calls": [], "invalid_tool_calls": []}
     )
-
-
-def _asks_responses(model: Runnable[Any, Any]) -> bool:
-    """Whether a model of langchain-openai will use the Responses API (it decides by settings and name)."""
-    openai: Any = _unbound(model)
-    return bool(openai._use_responses_api({**openai._default_params, "tools": [{"type": "function"}]}))

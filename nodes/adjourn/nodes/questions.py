@@ -20,7 +20,9 @@ from adjourn.nodes.tool import Tool
 Answer = dict[str, Any]
 
 
-def params_required(fields: Mapping[str, Any], reason: str = "", payload: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def params_required(
+    fields: Mapping[str, Any], reason: str = "", payload: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """What a tool returns when values are missing.
 
     `fields` maps each parameter to its JSON Schema, such as `{"environment": {"enum": ["prod", "staging"]}}`.
@@ -69,15 +71,23 @@ def declared_question(call: Call, tool: Tool, *, run_id: str, step: int, languag
     if missing:
         reason = say("ask.params_required", language, tool=tool.name, fields=", ".join(missing))
         return make_question(
-            call, tool, InterruptType.PARAMS_REQUIRED, reason, {"fields": list(missing)}, run_id=run_id, step=step
+            call,
+            tool,
+            InterruptType.PARAMS_REQUIRED,
+            reason,
+            {"fields": list(missing)},
+            run_id=run_id,
+            step=step,
         )
-    reason = tool.question_of(arguments) if not call.get("approved") else None
-    if reason is None:
+    risk = None if call.get("approved") else tool.question_of(arguments)
+    if risk is None:
         return None
-    return make_question(call, tool, InterruptType.CONFIRM_RISKY, reason, {}, run_id=run_id, step=step)
+    return make_question(call, tool, InterruptType.CONFIRM_RISKY, risk, {}, run_id=run_id, step=step)
 
 
-def returned_question(call: Call, tool: Tool, result: Mapping[str, Any], *, run_id: str, step: int) -> Question:
+def returned_question(
+    call: Call, tool: Tool, result: Mapping[str, Any], *, run_id: str, step: int
+) -> Question:
     """The question that a tool returned in place of a result.
 
     Raises `ValueError` for a type that a tool cannot ask, with what it can.
@@ -111,7 +121,7 @@ def make_question(
 
     It derives from run, step, call, and how many questions about the call were answered before.
     """
-    schema = _SCHEMAS[kind](tool, payload)
+    schema = _response_schema(kind, tool, payload)
     identity = f"{run_id}\n{step}\n{call['id']}\n{call.get('asked', 0)}"
     return {
         "id": f"int_{hashlib.sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}",
@@ -140,7 +150,7 @@ def _values_schema(tool: Tool, payload: Mapping[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def _verdict_schema(tool: Tool, payload: Mapping[str, Any]) -> dict[str, Any]:
+def _verdict_schema(tool: Tool) -> dict[str, Any]:
     arguments = {k: v for k, v in tool.schema.items() if k != "$defs"}
     schema: dict[str, Any] = {
         "oneOf": [
@@ -154,7 +164,7 @@ def _verdict_schema(tool: Tool, payload: Mapping[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def _outcome_schema(tool: Tool, payload: Mapping[str, Any]) -> dict[str, Any]:
+def _outcome_schema() -> dict[str, Any]:
     return {"oneOf": [_action("happened", required=["result"], result={}), _action("run"), _action("leave")]}
 
 
@@ -168,11 +178,10 @@ def _action(word: str, required: list[str] | None = None, **properties: Any) -> 
     }
 
 
-_SCHEMAS = {
-    InterruptType.PARAMS_REQUIRED: _values_schema,
-    InterruptType.CONFIRM_RISKY: _verdict_schema,
-    InterruptType.OUTCOME_UNKNOWN: _outcome_schema,
-}
+def _response_schema(kind: InterruptType, tool: Tool, payload: Mapping[str, Any]) -> dict[str, Any]:
+    if kind is InterruptType.PARAMS_REQUIRED:
+        return _values_schema(tool, payload)
+    return _verdict_schema(tool) if kind is InterruptType.CONFIRM_RISKY else _outcome_schema()
 
 
 def check_answer(question: Question, arguments: Mapping[str, Any], answer: Any, tool: Tool) -> Answer:
@@ -207,7 +216,8 @@ def _schema_problems(question: Question, answer: Answer) -> dict[str, str]:
 def _field(error: jsonschema.ValidationError) -> str:
     path = ".".join(str(part) for part in error.absolute_path)
     if error.validator == "required" and not path:  # name the field that is missing, not the object around it
-        return next((one for one in error.validator_value if f"'{one}'" in error.message), "")
+        required: list[str] = list(error.validator_value or ())  # type: ignore[arg-type]
+        return next((one for one in required if f"'{one}'" in error.message), "")
     return path
 
 
@@ -221,11 +231,13 @@ def _argument_problems(
     problems = tool.problems(result)
     wrong = dict(problems.wrong)
     if answer.get("action") == "edit":
-        wrong |= {name: "is required" for name in problems.missing}
+        wrong |= dict.fromkeys(problems.missing, "is required")
     return wrong
 
 
-def _arguments_after(question: Question, arguments: Mapping[str, Any], answer: Answer) -> dict[str, Any] | None:
+def _arguments_after(
+    question: Question, arguments: Mapping[str, Any], answer: Answer
+) -> dict[str, Any] | None:
     if question["type"] == InterruptType.PARAMS_REQUIRED:
         defaults = {
             name: schema["default"]
@@ -238,7 +250,7 @@ def _arguments_after(question: Question, arguments: Mapping[str, Any], answer: A
     return None
 
 
-def apply_answer(call: Call, answer: Answer, *, by: str | None, language: str) -> Call:
+def apply_answer(call: Call, answer: Answer, *, by: str | None) -> Call:
     """The call after its question was answered; `answer` was checked before.
 
     `planned` when it may run (or must be judged again), else its outcome; an `observation` is left to the

@@ -28,7 +28,17 @@ from pydantic import PrivateAttr
 from adjourn.nodes.assembly import Assembler, Fragment, canonical
 from adjourn.nodes.providers import PROVIDERS, assistant_message, read, sent_calls
 
-__all__ = ["Fails", "Says", "ScriptedCall", "ScriptedModel", "ScriptedTurn", "call", "ends", "says"]
+__all__ = [
+    "Fails",
+    "Says",
+    "ScriptedCall",
+    "ScriptedModel",
+    "ScriptedTurn",
+    "call",
+    "ends",
+    "illegal",
+    "says",
+]
 
 AUTO: Final = "auto"
 """End as a provider would: `tool_calls` if the turn holds calls, else `stop`."""

@@ -27,8 +27,14 @@ TEXTS: dict[str, dict[str, str]] = {
     },
     "tool_error": {"en": "{tool} failed: {why}", "zh": "{tool} 执行失败:{why}"},
     "not_found": {"en": "{tool} found nothing by that name: {why}", "zh": "{tool} 没有找到:{why}"},
-    "permission_denied": {"en": "{tool} was refused by the system it talks to.", "zh": "{tool} 被它访问的系统拒绝。"},
-    "unavailable": {"en": "{tool} could not reach the system it talks to.", "zh": "{tool} 无法连接到它访问的系统。"},
+    "permission_denied": {
+        "en": "{tool} was refused by the system it talks to.",
+        "zh": "{tool} 被它访问的系统拒绝。",
+    },
+    "unavailable": {
+        "en": "{tool} could not reach the system it talks to.",
+        "zh": "{tool} 无法连接到它访问的系统。",
+    },
     "timeout": {
         "en": "{tool} did not answer within {seconds} s and was given up.",
         "zh": "{tool} 在 {seconds} 秒内没有返回,已放弃等待。",

@@ -7,6 +7,7 @@ the model calls it.
 
 import inspect
 import typing
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -221,13 +222,13 @@ def tool(
     """
 
     def make(fn: Callable[..., Any]) -> Tool:
-        tool_name = name or getattr(fn, "__name__", type(fn).__name__)
+        tool_name: str = name or getattr(fn, "__name__", None) or type(fn).__name__
         fields, context_parameter = _fields(fn, tool_name)
         made = Tool(
             name=tool_name,
             description=(description or inspect.getdoc(fn) or "").strip(),
             function=fn,
-            parameters=create_model(f"{tool_name}_arguments", __base__=_Parameters, **fields),
+            parameters=_model(tool_name, fields),
             effect=effect,
             timeout_s=timeout_s,
             ask_for=tuple(ask_for),
@@ -266,8 +267,22 @@ def _fields(fn: Callable[..., Any], name: str) -> tuple[dict[str, Any], str | No
     return fields, context_parameter
 
 
+def _model(name: str, fields: dict[str, Any]) -> type[BaseModel]:
+    """The parameters as a pydantic model. Names such as `json` shadow its methods, which does no harm here."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return create_model(f"{name}_arguments", __base__=_Parameters, **fields)
+    except Exception as error:
+        raise ToolDefinitionError(f"tool {name}: a parameter cannot be given by a model: {error}") from error
+
+
 def _check(made: Tool) -> None:
-    if not made.name.replace("_", "").replace("-", "").isalnum() or len(made.name) > 64 or not made.name.isascii():
+    if (
+        not made.name.replace("_", "").replace("-", "").isalnum()
+        or len(made.name) > 64
+        or not made.name.isascii()
+    ):
         raise ToolDefinitionError(f"tool {made.name!r}: a name is 1 to 64 letters, digits, _ or -")
     if not made.description:
         raise ToolDefinitionError(f"tool {made.name}: a model needs a description; write a docstring")
@@ -277,7 +292,9 @@ def _check(made: Tool) -> None:
         raise ToolDefinitionError(f"tool {made.name}: timeout_s is above 0, or None for no limit")
     unknown = [name for name in made.ask_for if name not in made.parameters.model_fields]
     if unknown:
-        raise ToolDefinitionError(f"tool {made.name}: ask_for names {', '.join(unknown)}, which it does not take")
+        raise ToolDefinitionError(
+            f"tool {made.name}: ask_for names {', '.join(unknown)}, which it does not take"
+        )
     try:
         made.schema  # noqa: B018 - a schema that cannot be made is said now, not at the first call
     except Exception as error:

@@ -7,10 +7,10 @@ assistant message and the position.
 """
 
 import asyncio
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import orjson
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 
@@ -24,8 +24,8 @@ from adjourn.nodes.outcome import Outcome, failed
 from adjourn.nodes.plan import next_batch, waiting
 from adjourn.nodes.questions import declared_question, make_question, returned_question
 from adjourn.nodes.run_context import RunContext, StoredCall, run_context
-from adjourn.nodes.state import RunState, last_assistant
 from adjourn.nodes.state import Outcome as Route
+from adjourn.nodes.state import RunState, last_assistant
 from adjourn.nodes.texts import say
 from adjourn.nodes.tool import Tool
 
@@ -96,7 +96,7 @@ class _Batch:
 
     def _settle_again(self, call: Call) -> None:
         """A call that waited and now never runs: the ledger learns it with this superstep."""
-        code = orjson.loads(call["observation"]).get("errorCode")
+        code = json.loads(call["observation"]).get("errorCode")
         outcome = Outcome(
             CallState(call["state"]), call["observation"], code=ErrorCode(code) if code else None
         )
@@ -176,7 +176,13 @@ class _Batch:
         self._wait(
             call,
             make_question(
-                call, tool, InterruptType.OUTCOME_UNKNOWN, reason, {}, run_id=self.run_context.run_id, step=self.step
+                call,
+                tool,
+                InterruptType.OUTCOME_UNKNOWN,
+                reason,
+                {},
+                run_id=self.run_context.run_id,
+                step=self.step,
             ),
         )
         return True
@@ -185,7 +191,9 @@ class _Batch:
         tool = self.tools[call["name"]]
         try:
             run_id = self.run_context.run_id
-            self._wait(call, returned_question(call, tool, outcome.question or {}, run_id=run_id, step=self.step))
+            self._wait(
+                call, returned_question(call, tool, outcome.question or {}, run_id=run_id, step=self.step)
+            )
         except (ValueError, KeyError, TypeError) as error:
             broken = failed(ErrorCode.TOOL_ERROR, self.language, tool.name, why=str(error), attempts=1)
             self._close(call, broken)
@@ -204,7 +212,9 @@ class _Batch:
     # -- after the batch
 
     def _wait(self, call: Call, question: Question) -> None:
-        call["state"] = move(CALL_MOVES, CallState(call["state"]), CallState.WAITING, of=f"call {call['id']}").value
+        call["state"] = move(
+            CALL_MOVES, CallState(call["state"]), CallState.WAITING, of=f"call {call['id']}"
+        ).value
         call["question"] = question
 
     def _close(self, call: Call, outcome: Outcome) -> None:

@@ -1,0 +1,45 @@
+# Everything here sets up what it needs: a fresh machine wants Python 3.11 or newer, git and make.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+BIN := .venv/bin
+export UV_PROJECT_ENVIRONMENT := $(CURDIR)/.venv
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+# The stamp is renewed when what it is made from changes, so that a second call costs nothing.
+.venv/.ready: pyproject.toml uv.lock
+	@python=$$(for name in python3.11 python3.12 python3.13 python3.14 python3 python; do \
+	    command -v $$name >/dev/null 2>&1 && $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	    && { echo $$name; break; }; done); \
+	  test -n "$$python" || { echo "adjourn needs Python 3.11 or newer; none was found" >&2; exit 1; }; \
+	  test -x $(BIN)/python || $$python -m venv .venv
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check "uv>=0.8"
+	@$(BIN)/uv sync --locked --quiet --python $(BIN)/python
+	@touch $@
+
+setup: .venv/.ready ## make .venv and install what uv.lock says
+
+demo: .venv/.ready ## an assistant works on a bundled incident, and stops to ask
+	@$(BIN)/adjourn demo
+
+test: .venv/.ready ## all tests but the slow proofs
+	@$(BIN)/python -m pytest --cov --cov-report=term
+
+lint: .venv/.ready ## style, types, direction of imports
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/pyright
+	@$(BIN)/lint-imports
+
+bench: .venv/.ready ## the store beside LangGraph's own savers, in one run
+	@$(BIN)/python tests/bench/bench_store.py
+
+build: .venv/.ready ## the wheel, and the smoke test against it in an empty environment
+	@$(BIN)/python tests/packaging/build_and_smoke.py
+
+format: .venv/.ready ## let ruff write the code its way
+	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+.PHONY: help setup demo test lint bench build format

@@ -1,0 +1,83 @@
+"""`adjourn demo`: the operations assistant on the bundled incident, up to its first question."""
+
+import getpass
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from adjourn.graph.cli.drive import driving
+from adjourn.graph.cli.screen import Screen
+from adjourn.graph.cli.settings import Settings
+from adjourn.graph.demo import Workspace, build, prepare
+from adjourn.graph.demo.app import DEFAULT_DIRECTORY, DIRECTORY_VARIABLE
+from adjourn.graph.run import Run
+
+APP = "adjourn.graph.demo.app:build"
+EXAMPLES = {"environment": "prod", "service_id": "svc-pay-001"}  # where the bundled incident is
+
+
+def demo(
+    settings: Settings, *, directory: str | None, data: str | None, model: str | None, message: str | None
+) -> int:
+    """Make the workspace, start a run, show it until it stops for a person. Gives the exit status.
+
+    Never asks, even on a terminal: that the run goes on in another process is what it shows.
+    """
+    workspace = prepare(directory, data=data, model=model)
+    settings = _settings(settings, workspace, directory)
+    screen = Screen(settings)
+    _introduce(screen, workspace, model)
+    words = message or screen.say("demo.message")
+    graph = build(workspace.directory)
+    with driving(settings, graph, create=True, by=_user(), examples=EXAMPLES, intro="demo.stopped") as driver:
+        run = driver.runner.start_sync(words, by=_user(), on_event=driver.live)
+        status = driver.go_on(run)
+        _say_where_to_look(screen, settings, workspace, run)
+    return 0 if status == 3 else status  # the first part of the demo is done when it waits
+
+
+def _settings(settings: Settings, workspace: Workspace, directory: str | None) -> Settings:
+    store = f"sqlite:///{_from_here(workspace.directory) / 'adjourn.db'}"
+    if directory is not None:
+        os.environ[DIRECTORY_VARIABLE] = directory
+    return replace(settings, store=store, app=APP, named_app=True, variables=variables())
+
+
+def variables(app: str | None = APP) -> Mapping[str, str]:
+    """What a printed command must set so that the demo finds its folder again; empty for other apps."""
+    directory = os.environ.get(DIRECTORY_VARIABLE)
+    if app != APP or directory is None or Path(directory) == Path(DEFAULT_DIRECTORY):
+        return {}
+    return {DIRECTORY_VARIABLE: directory}
+
+
+def _from_here(directory: Path) -> Path:
+    here = Path.cwd()
+    return directory.relative_to(here) if directory.is_relative_to(here) else directory
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container's user without a name
+        return "you"
+
+
+def _introduce(screen: Screen, workspace: Workspace, model: str | None) -> None:
+    if screen.json:
+        return
+    screen.line(screen.say("demo.model", model=model) if model else screen.say("demo.stand_in"))
+    screen.line(screen.say("demo.workspace", directory=_from_here(workspace.directory)))
+
+
+def _say_where_to_look(screen: Screen, settings: Settings, workspace: Workspace, run: Run) -> None:
+    if screen.json:
+        return
+    screen.line(screen.say("look"))
+    screen.line((settings.command("show", run.id, app=False), "bold"), indent=2)
+    query = f"SELECT step, tool, outcome, arguments FROM calls WHERE run_id = '{run.id}'"
+    screen.line(screen.say("look_inside"))
+    file = str(_from_here(workspace.directory) / "adjourn.db")
+    screen.line((shlex.join(["sqlite3", "-box", file, query]), "bold"), indent=2)

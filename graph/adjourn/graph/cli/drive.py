@@ -1,0 +1,209 @@
+"""The commands that drive runs: run, resume, recover, cancel. They need the app, and so LangGraph."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from adjourn.checkpoints import journal
+from adjourn.checkpoints.database import now
+from adjourn.checkpoints.errors import AlreadyAnswered, InvalidAnswer, RunBusy, UsageError
+from adjourn.checkpoints.lifecycle import RunStatus
+from adjourn.graph.cli.apps import load
+from adjourn.graph.cli.form import Form
+from adjourn.graph.cli.given import Flags, answers_of
+from adjourn.graph.cli.how_to import Examples, resume_command, show_questions
+from adjourn.graph.cli.live import Live
+from adjourn.graph.cli.screen import Screen
+from adjourn.graph.cli.settings import Settings
+from adjourn.graph.cli.stores import opened, told
+from adjourn.graph.react import Graph
+from adjourn.graph.reading import find_run_id
+from adjourn.graph.run import Run
+from adjourn.graph.runner import Runner
+
+# C-95; a run that somebody else cancelled did not do its work, which a script must not take for done
+EXIT_STATUS = {
+    RunStatus.FINISHED: 0,
+    RunStatus.INTERRUPTED: 3,
+    RunStatus.FAILED: 4,
+    RunStatus.CANCELLED: 4,
+    RunStatus.RUNNING: 5,
+}
+
+
+@dataclass
+class Driver:
+    """One command's runner, screen and person. `asks`: open questions are asked here, on the terminal.
+
+    `examples` fill the printed command; `intro` is the text before it.
+    """
+
+    runner: Runner
+    screen: Screen
+    settings: Settings
+    by: str | None = None
+    asks: bool = False
+    examples: Examples | None = None
+    intro: str = "go_on"
+    live: Live = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.live = Live(self.screen)
+
+    def find(self, beginning: str) -> Run:
+        """The run that an id or its beginning means. Raises `RunNotFound`, `UsageError`."""
+        run_id = self.runner.database.read(lambda connection: find_run_id(connection, beginning))
+        return self.runner.get_sync(run_id)
+
+    def go_on(self, run: Run) -> int:
+        """Ask and resume until the run ends or is left, then say how to go on. Gives the exit status."""
+        while self.asks and run.status == RunStatus.INTERRUPTED:
+            answered = self._asked(run)
+            if answered is None:
+                break
+            run = answered
+        self._say_how_to_go_on(run)
+        return EXIT_STATUS[RunStatus(run.status)]
+
+    def _asked(self, run: Run) -> Run | None:
+        """The run after its open questions were asked and answered; None when the person left the form."""
+        earlier: dict[str, Any] = {}
+        while True:
+            try:
+                answers = Form(self.screen).ask(run.interrupts, earlier)
+            except KeyboardInterrupt:
+                self.screen.line()
+                self._say_how_to_go_on(run)
+                raise
+            if answers is None:
+                return None
+            try:
+                return self.runner.resume_sync(run.id, answers, by=self.by, on_event=self.live)
+            except InvalidAnswer as error:  # what the schema cannot say, the tool's own types do
+                earlier = answers
+                self.screen.line((str(error), "red"))
+            except AlreadyAnswered as error:  # somebody else was first; others may still be open
+                self.screen.line((str(error), "yellow"))
+                return self.runner.get_sync(run.id)
+
+    def _say_how_to_go_on(self, run: Run) -> None:
+        if self.screen.json:
+            return
+        if run.status == RunStatus.INTERRUPTED:
+            show_questions(
+                self.screen,
+                self.settings,
+                run.id,
+                run.interrupts,
+                by=self.by if self.examples else None,
+                examples=self.examples,
+                intro=self.intro,
+            )
+        elif run.status == RunStatus.FAILED:
+            self.screen.line(self.screen.say("try_again"))
+            self.screen.line((self.settings.command("resume", run.id), "bold"), indent=2)
+
+
+@contextmanager
+def driving(
+    settings: Settings, graph: Graph | None = None, *, create: bool = False, **rest: Any
+) -> Iterator[Driver]:
+    """A driver for the app of `settings` (or `graph`) over its store, closed afterwards.
+
+    `create`: a store that is missing is made. Raises `UsageError`, `StoreError`.
+    """
+    with opened(settings.store, create=create) as database, told(settings.store):
+        with Runner(graph or load(settings.app), database) as runner:
+            yield Driver(runner, Screen(settings), settings, **rest)
+
+
+def on_terminal(settings: Settings) -> bool:
+    """Whether a person can be asked: both ends are a terminal, and nobody wants JSON."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and not settings.json
+
+
+def start(settings: Settings, message: str, *, thread_id: str | None, by: str | None) -> int:
+    """`adjourn run`: start a run and show it. Gives the exit status."""
+    if not message.strip():
+        raise UsageError("the message is empty; say what the run is to do")
+    with driving(settings, create=True, by=by, asks=on_terminal(settings)) as driver:
+        run = driver.runner.start_sync(message, thread_id=thread_id, by=by, on_event=driver.live)
+        return driver.go_on(run)
+
+
+def resume(settings: Settings, beginning: str, flags: Flags, *, by: str | None) -> int:
+    """`adjourn resume`: answer by flags, or by the form on a terminal; a failed run is tried again.
+
+    Answers by flags ask nothing further: the next question is printed with its command.
+    """
+    with driving(settings, by=by) as driver:
+        run = driver.find(beginning)
+        answers = answers_of(flags, run)
+        if not answers and run.status == RunStatus.INTERRUPTED:
+            if not on_terminal(settings):
+                raise UsageError(_needs_answers(settings, run))
+            driver.asks = True
+            return driver.go_on(run)
+        after = driver.runner.resume_sync(run.id, answers or None, by=by, on_event=driver.live)
+        driver.asks = not answers and on_terminal(settings)
+        if after.status == RunStatus.INTERRUPTED and after.row.steps == run.row.steps:
+            driver.intro = "still_open" if _same_set(run, after) else driver.intro
+        return driver.go_on(after)
+
+
+def _same_set(before: Run, after: Run) -> bool:
+    return {one.id for one in after.interrupts} < {one.id for one in before.interrupts}
+
+
+def _needs_answers(settings: Settings, run: Run) -> str:
+    asked = "; ".join(f"{one.id} ({one.tool}: {one.reason or one.type})" for one in run.interrupts)
+    return (
+        f"run {run.id} waits for answers to {asked}\n"
+        f"give them like this: {resume_command(settings, run.id, run.interrupts)}"
+    )
+
+
+def recover(settings: Settings, beginning: str | None, *, by: str | None) -> int:
+    """`adjourn recover`: go on with one run, or with every run of this app whose process died."""
+    with driving(settings, by=by) as driver:
+        if beginning is not None:
+            run = driver.runner.recover_sync(driver.find(beginning).id, by=by, on_event=driver.live)
+            return driver.go_on(run)
+        lost = _lost(driver)
+        if not lost and not settings.json:
+            driver.screen.line(driver.screen.say("nothing_to_recover"))
+        return max([_recover_one(driver, one) for one in lost], default=0)
+
+
+def _lost(driver: Driver) -> Sequence[str]:
+    """Ids of the running runs of this app whose lease ran out, oldest first."""
+    running = driver.runner.database.read(
+        lambda connection: journal.list_runs(connection, statuses=[RunStatus.RUNNING])
+    )
+    at = now()
+    mine = [one for one in running if one.graph == driver.runner.name and one.parent_run_id is None]
+    return [one.id for one in reversed(mine) if one.lease_until is None or one.lease_until <= at]
+
+
+def _recover_one(driver: Driver, run_id: str) -> int:
+    try:
+        return driver.go_on(driver.runner.recover_sync(run_id, by=driver.by, on_event=driver.live))
+    except RunBusy:
+        driver.screen.line(driver.screen.say("taken", run=run_id))
+        return 0
+
+
+def cancel(settings: Settings, beginning: str, *, by: str | None) -> int:
+    """`adjourn cancel`: end a run that waits or has failed. A run that had ended stays as it was."""
+    with driving(settings) as driver:
+        before = driver.find(beginning)
+        run = driver.runner.cancel_sync(before.id, by=by)
+        if settings.json:
+            driver.screen.data(run.to_dict())
+            return 0
+        had_ended = before.row.ended_at is not None and before.status != RunStatus.FAILED
+        tail = f", {driver.screen.say('ended_before')}" if had_ended else ""
+        driver.screen.line((run.id, "bold"), f"  {run.status} ({run.shown_reason}){tail}")
+        return 0

@@ -1,0 +1,65 @@
+"""`main`: parse, do, and turn what went wrong into one line and an exit status (C-95)."""
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from adjourn.checkpoints.errors import AdjournError
+from adjourn.graph.cli.parser import app
+from adjourn.graph.cli.screen import clean, to_line
+
+LOG_VARIABLE = "ADJOURN_LOG"
+CANCELLED = 130  # what shells report for a program that Ctrl-C ended
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The program `adjourn`. `arguments` None: those of the process. Gives the exit status.
+
+    A mistake of the user, and every `AdjournError`, is one line on stderr without a traceback.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    _prepare_streams()
+    _prepare_logging()
+    try:
+        status = app(args=given, prog_name="adjourn", standalone_mode=False)
+    except AdjournError as error:
+        return _complain(error, given, error.exit_status)
+    except typer.TyperException as error:  # the parser's own: an unknown option, a missing argument
+        return _complain(error, given, 2)
+    except (KeyboardInterrupt, typer.Abort):
+        return CANCELLED
+    return int(status or 0)
+
+
+def _complain(error: Exception, given: Sequence[str], status: int) -> int:
+    is_ours = isinstance(error, AdjournError)
+    message = str(error) if is_ours else error.format_message()  # type: ignore[attr-defined]
+    if "--json" in given:
+        kind = type(error).__name__ if is_ours else "UsageError"
+        facts: dict[str, Any] = dict(vars(error)) if is_ours else {}
+        line = to_line({"error": kind, "message": message, "exit_status": status, **facts})
+    else:
+        line = clean(f"adjourn: {message}")
+    print(line, file=sys.stderr)
+    return status
+
+
+def _prepare_streams() -> None:
+    # a terminal or a pipe whose encoding lacks a character gets it written out rather than an exception
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def _prepare_logging() -> None:
+    """`ADJOURN_LOG=debug` shows the log on stderr; otherwise a failed run is told once, on the screen."""
+    level = os.environ.get(LOG_VARIABLE, "").upper()
+    if level in logging.getLevelNamesMapping():
+        logging.basicConfig(level=level)
+    elif not logging.getLogger("adjourn").handlers:
+        logging.getLogger("adjourn").addHandler(logging.NullHandler())

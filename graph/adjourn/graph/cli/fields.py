@@ -1,0 +1,116 @@
+"""One field of an answer: what its JSON Schema says about it, and the value that a typed text means."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Schema = Mapping[str, Any]
+
+
+class WrongValue(ValueError):
+    """A text is no value of its field; the message is one line that says what would be."""
+
+
+def resolved(schema: Schema, whole: Schema) -> Schema:
+    """`schema` with its `$ref` into `whole` followed; what stands beside the reference wins."""
+    seen = dict(schema)
+    while "$ref" in seen:
+        name = str(seen.pop("$ref")).removeprefix("#/$defs/")
+        seen = {**whole.get("$defs", {}).get(name, {}), **seen}
+    return seen
+
+
+def choices(schema: Schema, whole: Schema) -> Sequence[Any] | None:
+    """The values that a field may have, where they are few enough to be listed; else None."""
+    schema = resolved(schema, whole)
+    if "const" in schema:
+        return [schema["const"]]
+    if "enum" in schema:
+        return list(schema["enum"])
+    if "anyOf" in schema:
+        each = [choices(one, whole) for one in schema["anyOf"]]
+        return None if None in each else [value for one in each for value in one or ()]
+    return {"boolean": [True, False], "null": [None]}.get(str(schema.get("type")))
+
+
+def kinds(schema: Schema, whole: Schema) -> frozenset[str]:
+    """JSON Schema's type words that a field may have; empty: any."""
+    schema = resolved(schema, whole)
+    if "anyOf" in schema:
+        each = [kinds(one, whole) for one in schema["anyOf"]]
+        return frozenset().union(*each) if all(each) else frozenset()
+    word = schema.get("type", ())
+    return frozenset([word] if isinstance(word, str) else word)
+
+
+def describe(schema: Schema, whole: Schema) -> str:
+    """What a field takes, in a few words: `prod | staging`, `integer 1..10`, `string`."""
+    listed = choices(schema, whole)
+    if listed is not None:
+        return " | ".join(shown(value) for value in listed)
+    schema = resolved(schema, whole)
+    words = " | ".join(sorted(kinds(schema, whole))) or "JSON"
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if low is None and high is None:
+        return words
+    return f"{words} {'' if low is None else low}..{'' if high is None else high}"
+
+
+def shown(value: Any) -> str:
+    """A value as a person types it: text as it is, everything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def parse(words: str, schema: Schema, whole: Schema) -> Any:
+    """The value of a field that `words` mean: text for a text field, JSON for the others.
+
+    `whole` is the schema that holds `$defs`. Raises `WrongValue`.
+    """
+    listed = choices(schema, whole)
+    if listed is not None:
+        return _listed(words, listed)
+    value = _read(words, kinds(schema, whole))
+    problem = _problem(value, schema, whole)
+    if problem is not None:
+        raise WrongValue(problem)
+    return value
+
+
+def _listed(words: str, listed: Sequence[Any]) -> Any:
+    for value in listed:
+        if words == shown(value):
+            return value
+    raise WrongValue(f"must be one of {', '.join(map(shown, listed))}, not {words!r}")
+
+
+def _read(words: str, wanted: frozenset[str]) -> Any:
+    if wanted == {"string"}:
+        return words
+    try:
+        value = json.loads(words, parse_constant=_refuse)
+    except ValueError:
+        if not wanted or "string" in wanted:
+            return words
+        raise WrongValue(f"must be {' or '.join(sorted(wanted))}, not {words!r}") from None
+    # text that happens to read as JSON stays text, unless the field takes that kind as well
+    return words if "string" in wanted and not _kinds_of(value) & wanted - {"string"} else value
+
+
+def _refuse(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _kinds_of(value: Any) -> frozenset[str]:
+    if isinstance(value, bool) or value is None:
+        return frozenset(["null" if value is None else "boolean"])
+    if isinstance(value, int):
+        return frozenset(["integer", "number"])
+    return frozenset([{float: "number", str: "string", list: "array", dict: "object"}[type(value)]])
+
+
+def _problem(value: Any, schema: Schema, whole: Schema) -> str | None:
+    from jsonschema import Draft202012Validator  # here: only who answers waits for its import
+
+    rules = {**schema, "$defs": whole.get("$defs", {})}
+    error = next(iter(Draft202012Validator(rules).iter_errors(value)), None)
+    return None if error is None else error.message

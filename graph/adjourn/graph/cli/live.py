@@ -1,0 +1,129 @@
+"""A run as it happens: each event on the screen when it is told."""
+
+from collections.abc import Callable
+from typing import Any
+
+from adjourn.checkpoints.events import (
+    Event,
+    InterruptAnswered,
+    Message,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    StepStarted,
+    TextDelta,
+    TextDiscarded,
+    ToolCall,
+    ToolResult,
+)
+from adjourn.checkpoints.lifecycle import CallState
+from adjourn.graph.cli.screen import Screen, short
+
+Show = Callable[[Any], None]
+
+MARKS = {
+    CallState.OK: ("✓", "green"),
+    CallState.REPEATED: ("=", "yellow"),
+    CallState.WAITING: ("?", "yellow"),
+}
+FAILURE = ("✗", "red")
+
+
+class Live:
+    """Give this as `on_event`. Questions are left to the caller, who knows how they will be answered."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._streaming = False  # the cursor stands behind text that may go on
+        self._said = ""  # the text of the step, as far as it was shown
+        self._shows: dict[type[Event], Show] = {
+            RunStarted: self._run_started,
+            StepStarted: self._step_started,
+            TextDelta: self._text_delta,
+            TextDiscarded: self._text_discarded,
+            Message: self._message,
+            ToolCall: self._tool_call,
+            ToolResult: self._tool_result,
+            InterruptAnswered: self._answered,
+            RunFinished: self._finished,
+            RunFailed: self._failed,
+        }
+
+    def __call__(self, event: Event) -> None:
+        if self._screen.json:
+            self._screen.data(event.to_dict())
+            return
+        show = self._shows.get(type(event))
+        if show is not None:
+            show(event)
+
+    def _line(self, event: Event, *parts: Any, cut: bool = False) -> None:
+        if self._streaming:
+            self._screen.raw("\n")
+            self._streaming = False
+        path = [(f"[{event.path}] ", "dim")] if event.path else []
+        self._screen.line(*path, *parts, cut=cut)
+
+    def _run_started(self, event: RunStarted) -> None:
+        say = self._screen.say
+        parts = f"  {say('thread')} {event.thread_id}  {say('graph')} {event.graph}"
+        self._line(event, f"{say('run')} ", (event.run_id, "bold"), (parts, "dim"))
+
+    def _step_started(self, event: StepStarted) -> None:
+        self._said = ""
+        self._line(event, (self._screen.say("step", step=event.step), "dim"))
+
+    def _text_delta(self, event: TextDelta) -> None:
+        self._screen.raw(event.text)
+        self._said += event.text
+        self._streaming = bool(self._said) and not self._said.endswith("\n")
+
+    def _text_discarded(self, event: TextDiscarded) -> None:
+        self._said = ""
+        self._line(event, (self._screen.say("text_discarded", reason=event.reason), "yellow"))
+
+    def _message(self, event: Message) -> None:
+        if event.text and not self._said:  # a model that does not stream
+            self._line(event, event.text)
+        self._said = event.text
+
+    def _tool_call(self, event: ToolCall) -> None:
+        arguments = "?" if event.arguments is None else short(event.arguments)
+        self._line(
+            event,
+            ("→ ", "cyan"),
+            (event.name, "bold"),
+            f" {arguments}",
+            (f"  [{event.call_id}]", "dim"),
+            cut=True,
+        )
+
+    def _tool_result(self, event: ToolResult) -> None:
+        mark, style = MARKS.get(CallState(event.outcome), FAILURE)
+        took = "" if event.took_ms is None else f" {event.took_ms} ms"
+        code = f" {event.error_code}" if event.error_code else ""
+        told = event.message if event.message else ("" if event.data is None else short(event.data))
+        self._line(
+            event,
+            (f"{mark} ", style),
+            (event.name, "bold"),
+            (f" {event.outcome}{code}{took}", style),
+            (f"  [{event.call_id}]  ", "dim"),
+            told,
+            cut=True,
+        )
+
+    def _answered(self, event: InterruptAnswered) -> None:
+        by = event.by or self._screen.say("somebody")
+        told = "" if event.answer is None else f"  {short(event.answer)}"
+        taken = self._screen.say("answer_taken", state=event.state, by=by)
+        self._line(event, ("! ", "cyan"), (event.interrupt_id, "bold"), f" {taken}{told}", cut=True)
+
+    def _finished(self, event: RunFinished) -> None:
+        if event.answer.strip() != self._said.strip():  # a forced stop's closing words are not streamed
+            self._line(event, event.answer)
+        style = "green" if event.stop_reason == "answered" else "yellow"
+        self._line(event, (f"{event.status} ({event.stop_reason})", style))
+
+    def _failed(self, event: RunFailed) -> None:
+        self._line(event, (f"failed: {event.message}", "red"))

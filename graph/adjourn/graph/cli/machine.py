@@ -1,0 +1,67 @@
+"""`adjourn graph`: the machine of the app's graph as mermaid text, and its tools with their effects."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from adjourn.graph import routes
+from adjourn.graph.cli.apps import load
+from adjourn.graph.cli.screen import Screen
+from adjourn.graph.cli.settings import Settings
+from adjourn.graph.react import Graph, tools_of
+from adjourn.nodes.tool import Tool
+
+
+def show_graph(settings: Settings) -> int:
+    """Print the graph of the app."""
+    graph = load(settings.app)
+    tools = tools_of(graph)
+    screen = Screen(settings)
+    if settings.json:
+        shown = [_to_dict(one) for one in tools.values()]
+        screen.data({"name": graph.get_name(), "mermaid": mermaid(graph), "tools": shown})
+        return 0
+    screen.line(f"{screen.say('graph')} ", (graph.get_name(), "bold"))
+    screen.line(mermaid(graph).rstrip())
+    _show_tools(screen, tools)
+    return 0
+
+
+def mermaid(graph: Graph) -> str:
+    """The graph as mermaid: by the table of routes where it was built from it, else as LangGraph draws it."""
+    if set(graph.builder.nodes) == set(routes.ROUTES):
+        return routes.mermaid()
+    return graph.get_graph().draw_mermaid()
+
+
+def _show_tools(screen: Screen, tools: Mapping[str, Tool]) -> None:
+    screen.line((f"{screen.say('tools')}:", "bold"))
+    rows = [(one.name, _effect(screen, one), _asks(screen, one), _about(one)) for one in tools.values()]
+    if rows:
+        screen.table(("TOOL", "EFFECT", "ASKS", "ABOUT"), rows)
+
+
+def _effect(screen: Screen, one: Tool) -> str:
+    return screen.say("effect_by_arguments") if callable(one.effect) else str(one.effect)
+
+
+def _asks(screen: Screen, one: Tool) -> str:
+    asked: Sequence[str] = [screen.say("asks_for", fields=", ".join(one.ask_for))] if one.ask_for else []
+    if one.confirm:
+        asked = [*asked, screen.say("confirms_sometimes" if callable(one.confirm) else "confirms")]
+    return "; ".join(asked) or "-"
+
+
+def _about(one: Tool) -> str:
+    return one.description.splitlines()[0]
+
+
+def _to_dict(one: Tool) -> dict[str, Any]:
+    confirm: Any = "by arguments" if callable(one.confirm) else one.confirm or False
+    return {
+        "name": one.name,
+        "effect": "by arguments" if callable(one.effect) else str(one.effect),
+        "ask_for": list(one.ask_for),
+        "confirm": confirm,
+        "description": one.description,
+        "parameters": one.schema,
+    }

@@ -1,0 +1,39 @@
+"""Every option that several commands share, with its environment variable: the one place for both."""
+
+from typing import Annotated
+
+import typer
+
+DEFAULT_STORE = "sqlite:///adjourn.db"
+
+STORE_VARIABLE = "ADJOURN_STORE"
+APP_VARIABLE = "ADJOURN_APP"
+BY_VARIABLE = "ADJOURN_BY"
+LANG_VARIABLE = "ADJOURN_LANG"
+
+Store = Annotated[
+    str,
+    typer.Option("--store", envvar=STORE_VARIABLE, metavar="URL", help="The database, as a SQLAlchemy URL."),
+]
+App = Annotated[
+    str | None,
+    typer.Option(
+        "--app",
+        envvar=APP_VARIABLE,
+        metavar="FILE.py:NAME",
+        help="The graph, or a function that builds it: FILE.py:NAME or module:NAME. "
+        "Without: [tool.adjourn] app in ./pyproject.toml.",
+    ),
+]
+By = Annotated[
+    str | None,
+    typer.Option("--by", envvar=BY_VARIABLE, metavar="NAME", help="Who does this; stored with the run."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, and errors as JSON on stderr.")]
+Lang = Annotated[
+    str | None,
+    typer.Option(
+        "--lang", envvar=LANG_VARIABLE, metavar="en|zh", help="Language of texts. Without: the locale's."
+    ),
+]
+RunId = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or the unique beginning of one.")]

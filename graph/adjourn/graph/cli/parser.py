@@ -1,0 +1,209 @@
+"""The parser: what each command takes, and which function does it. No command imports more than it needs."""
+
+from typing import Annotated
+
+import typer
+
+from adjourn.checkpoints.lifecycle import RunStatus
+from adjourn.graph.cli.options import DEFAULT_STORE, App, By, Json, Lang, RunId, Store
+from adjourn.graph.cli.settings import settings_of
+
+app = typer.Typer(
+    name="adjourn",
+    help="Run tool-calling agents that stop for a person and go on exactly there.\n\n"
+    "Exit status: 0 done, 2 wrong usage, 3 interrupted (waits for a person), 4 failed, "
+    "5 busy or already answered, 130 cancelled by Ctrl-C.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,  # help is the same in a terminal, in a pipe and in the documentation
+    pretty_exceptions_enable=False,
+)
+
+Many = list[str]
+
+
+@app.callback()
+def adjourn() -> None:
+    # a callback makes typer treat even a single command as a sub-command; its help is the app's
+    pass
+
+
+@app.command()
+def demo(
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data", metavar="DIR", help="Your own logs and documents. Without: the bundled incident."
+        ),
+    ] = None,
+    directory: Annotated[
+        str | None,
+        typer.Option("--dir", metavar="WORKSPACE", help="The demo's folder. Without: ./adjourn-demo."),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", metavar="openai:NAME", help="A real model, by OPENAI_API_KEY or OPENAI_BASE_URL."
+        ),
+    ] = None,
+    message: Annotated[str | None, typer.Option("--message", metavar="TEXT", help="What to ask it.")] = None,
+    json: Json = False,
+    lang: Lang = None,
+) -> int:
+    """Try it: an operations assistant on a bundled incident, with no key and no server."""
+    from adjourn.graph.cli import demo_command
+
+    return demo_command.demo(
+        settings_of(json=json, lang=lang), directory=directory, data=data, model=model, message=message
+    )
+
+
+@app.command()
+def run(
+    message: Annotated[str, typer.Argument(metavar="MESSAGE", help="What the run is to do.")],
+    thread: Annotated[
+        str | None,
+        typer.Option("--thread", metavar="ID", help="The conversation to go on with. Without: a new one."),
+    ] = None,
+    by: By = None,
+    store: Store = DEFAULT_STORE,
+    app: App = None,
+    json: Json = False,
+    lang: Lang = None,
+) -> int:
+    """Start a run and show it live. At a question it asks on a terminal, else prints how to go on."""
+    from adjourn.graph.cli import drive
+
+    return drive.start(settings_of(store, app, json, lang), message, thread_id=thread, by=by)
+
+
+@app.command()
+def resume(
+    run: RunId,
+    approve: Annotated[
+        Many, typer.Option("--approve", metavar="ID", help="Let this call run as it is.")
+    ] = [],  # noqa: B006
+    edit: Annotated[
+        Many, typer.Option("--edit", metavar="ID.FIELD=VALUE", help="Let it run with this argument changed.")
+    ] = [],  # noqa: B006
+    reject: Annotated[Many, typer.Option("--reject", metavar="ID", help="Never run this call.")] = [],  # noqa: B006
+    reason: Annotated[
+        str | None, typer.Option("--reason", metavar="TEXT", help="Why it is rejected; the model is told.")
+    ] = None,
+    set_: Annotated[
+        Many,
+        typer.Option(
+            "--set",
+            metavar="ID.FIELD=VALUE",
+            help="Fill a field. Text for a text field, JSON for the others. Just FIELD=VALUE when one question is open.",
+        ),
+    ] = [],  # noqa: B006
+    answers: Annotated[
+        str | None, typer.Option("--answers", metavar="FILE.json", help='{"ID": answer, ...}; - reads stdin.')
+    ] = None,
+    by: By = None,
+    store: Store = DEFAULT_STORE,
+    app: App = None,
+    json: Json = False,
+    lang: Lang = None,
+) -> int:
+    """Answer a run's questions and go on, or try a failed run again.
+
+    ID is a question's id, or the unique beginning of one. Without answers it asks on a terminal.
+    """
+    from adjourn.graph.cli import drive
+    from adjourn.graph.cli.given import Flags
+
+    flags = Flags(approve, edit, reject, set_, reason, answers)
+    return drive.resume(settings_of(store, app, json, lang), run, flags, by=by)
+
+
+@app.command()
+def runs(
+    interrupted: Annotated[
+        bool, typer.Option("--interrupted", help="Only those that wait for a person.")
+    ] = False,
+    status: Annotated[
+        list[RunStatus], typer.Option("--status", help="Only those of this status; may be given again.")
+    ] = [],  # noqa: B006
+    thread: Annotated[
+        str | None, typer.Option("--thread", metavar="ID", help="Only those of this conversation.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 20,
+    store: Store = DEFAULT_STORE,
+    json: Json = False,
+    lang: Lang = None,
+) -> int:
+    """List runs, newest first."""
+    from adjourn.graph.cli import listing
+
+    statuses = [*status, *([RunStatus.INTERRUPTED] if interrupted else [])]
+    return listing.list_runs(
+        settings_of(store, json=json, lang=lang), statuses=statuses, thread_id=thread, limit=limit
+    )
+
+
+@app.command()
+def show(
+    run: RunId, store: Store = DEFAULT_STORE, app: App = None, json: Json = False, lang: Lang = None
+) -> int:
+    """Show everything about a run: steps, calls, questions, answers, and how to go on."""
+    from adjourn.graph.cli import story
+
+    return story.show_run(settings_of(store, app, json, lang), run)
+
+
+@app.command()
+def events(
+    run: RunId,
+    after: Annotated[
+        int, typer.Option("--after", min=0, metavar="N", help="Only those with a number above N.")
+    ] = 0,
+    store: Store = DEFAULT_STORE,
+    json: Json = False,
+    lang: Lang = None,
+) -> int:
+    """Print the stored events of a run, one per line."""
+    from adjourn.graph.cli import listing
+
+    return listing.list_events(settings_of(store, json=json, lang=lang), run, after=after)
+
+
+@app.command()
+def graph(app: App = None, json: Json = False, lang: Lang = None) -> int:
+    """Print the machine of the app's graph as mermaid text, and its tools with what they do."""
+    from adjourn.graph.cli import machine
+
+    return machine.show_graph(settings_of(app=app, json=json, lang=lang))
+
+
+@app.command()
+def cancel(
+    run: RunId,
+    by: By = None,
+    store: Store = DEFAULT_STORE,
+    app: App = None,
+    json: Json = False,
+    lang: Lang = None,
+) -> int:
+    """Cancel a run that waits or has failed; its questions are closed."""
+    from adjourn.graph.cli import drive
+
+    return drive.cancel(settings_of(store, app, json, lang), run, by=by)
+
+
+@app.command()
+def recover(
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="One run. Without: every run that lost its process.")
+    ] = None,
+    by: By = None,
+    store: Store = DEFAULT_STORE,
+    app: App = None,
+    json: Json = False,
+    lang: Lang = None,
+) -> int:
+    """Go on with runs whose process died."""
+    from adjourn.graph.cli import drive
+
+    return drive.recover(settings_of(store, app, json, lang), run, by=by)

@@ -1,0 +1,73 @@
+"""The database that `--store` names, opened for one command, with errors that say what to mend."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from adjourn.checkpoints.database import Database
+from adjourn.checkpoints.errors import StoreError, UsageError
+
+T = TypeVar("T")
+
+
+@contextmanager
+def opened(url: str, *, create: bool = False) -> Iterator[Database]:
+    """The database, closed afterwards. `create`: a SQLite file that is missing is made.
+
+    Raises `UsageError` for a URL that leads nowhere, `StoreError` for a database that cannot be used.
+    """
+    database = _database(url)
+    try:
+        _check_file(database, create)
+        with told(url):
+            database.setup()
+        yield database
+    finally:
+        database.close()
+
+
+def read(url: str, work: Callable[[Connection], T]) -> T:
+    """What `work` reads from the database in one transaction."""
+    with opened(url) as database:
+        return database.read(work)
+
+
+@contextmanager
+def told(url: str) -> Iterator[None]:
+    """Errors of the database as one `StoreError` that names it."""
+    try:
+        yield
+    except sa.exc.DBAPIError as error:
+        raise StoreError(f"the database {shown(url)} cannot be used: {error.orig}") from error
+
+
+def _database(url: str) -> Database:
+    try:
+        return Database(url)
+    except (StoreError, sa.exc.ArgumentError, ValueError) as error:
+        example = "write one like sqlite:///adjourn.db or postgresql+psycopg://user@host/name"
+        raise UsageError(f"--store {url!r} is no usable database URL; {example}") from error
+    except ImportError as error:
+        raise UsageError(f"--store {shown(url)} needs the package {error.name!r}; install it") from error
+
+
+def _check_file(database: Database, create: bool) -> None:
+    if not database.is_sqlite or database.in_memory:
+        return
+    file = Path(database.url.database or "")
+    if not create and not file.exists():
+        raise UsageError(f"there is no database {file}; --store names one, `adjourn run` makes one")
+    if not file.parent.is_dir():
+        raise UsageError(f"there is no folder {file.parent} for the database {file.name}")
+
+
+def shown(url: str) -> str:
+    """The URL without its password."""
+    try:
+        return sa.make_url(url).render_as_string(hide_password=True)
+    except sa.exc.ArgumentError:
+        return url

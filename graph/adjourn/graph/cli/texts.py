@@ -1,0 +1,94 @@
+"""What the command line says to people, in English and Chinese. One table: key -> language -> text.
+
+Help texts and error messages are English. What a run itself says is in `adjourn.nodes.texts`.
+"""
+
+LANGUAGES = ("en", "zh")
+
+TEXTS: dict[str, dict[str, str]] = {
+    "run": {"en": "run", "zh": "运行"},
+    "thread": {"en": "thread", "zh": "会话"},
+    "graph": {"en": "graph", "zh": "图"},
+    "step": {"en": "step {step}", "zh": "第 {step} 步"},
+    "steps": {"en": "{steps} steps", "zh": "{steps} 步"},
+    "started_by": {"en": "started by {by}", "zh": "发起人 {by}"},
+    "tokens": {"en": "{input} + {output} tokens", "zh": "{input} + {output} 个 token"},
+    "active": {"en": "worked {seconds} s", "zh": "工作 {seconds} 秒"},
+    "attempts": {"en": "{attempts} attempts", "zh": "尝试 {attempts} 次"},
+    "text_discarded": {"en": "(what was said above does not count: {reason})", "zh": "（以上文字作废：{reason}）"},
+    "waiting": {"en": "waiting for a person", "zh": "等待人工处理"},
+    "question": {"en": "question", "zh": "问题"},
+    "arguments": {"en": "arguments", "zh": "参数"},
+    "open_questions": {"en": "open questions", "zh": "待回答的问题"},
+    "answered": {"en": "{state} by {by}, {at}", "zh": "{state}，{by}，{at}"},
+    "answer_taken": {"en": "{state} by {by}", "zh": "{state}，{by}"},
+    "somebody": {"en": "(no name)", "zh": "（未署名）"},
+    "input": {"en": "input", "zh": "输入"},
+    "answer": {"en": "answer", "zh": "回答"},
+    "error": {"en": "error", "zh": "错误"},
+    "go_on": {"en": "answer it, here or in any other process, with", "zh": "在此处或任何其他进程中回答并继续："},
+    "try_again": {"en": "try again with", "zh": "重试命令："},
+    "look": {"en": "see all of it with", "zh": "查看全部经过："},
+    "look_inside": {"en": "look inside with", "zh": "直接查看数据库："},
+    "alternatives.confirm_risky": {
+        "en": "instead of --approve: --edit {id}.FIELD=VALUE, or --reject {id} --reason TEXT",
+        "zh": "也可以不用 --approve，改用 --edit {id}.FIELD=VALUE 或 --reject {id} --reason TEXT",
+    },
+    "alternatives.outcome_unknown": {
+        "en": "action is one of: {words}",
+        "zh": "action 可取：{words}",
+    },
+    "still_open": {
+        "en": "answers are stored; these questions are still open",
+        "zh": "回答已保存；以下问题仍待回答",
+    },
+    "no_runs": {"en": "no runs", "zh": "没有运行记录"},
+    "more_runs": {"en": "there are more; --limit N shows them", "zh": "还有更多记录，可用 --limit N 查看"},
+    "nothing_to_recover": {
+        "en": "nothing to recover: no run of this app has lost its process",
+        "zh": "没有需要恢复的运行：该应用没有失去进程的运行",
+    },
+    "taken": {"en": "run {run}: another process was first", "zh": "运行 {run}：已被其他进程接管"},
+    "ended_before": {"en": "had ended before", "zh": "此前已经结束"},
+    "tools": {"en": "tools", "zh": "工具"},
+    "asks_for": {"en": "asks a person for {fields}", "zh": "向人询问 {fields}"},
+    "confirms": {"en": "needs agreement", "zh": "需要确认"},
+    "confirms_sometimes": {"en": "needs agreement, by arguments", "zh": "视参数需要确认"},
+    "effect_by_arguments": {"en": "read or write, by arguments", "zh": "读或写，视参数而定"},
+    "form.required": {"en": "a value is needed", "zh": "必须填写"},
+    "form.default": {"en": "Enter: {default}", "zh": "回车：{default}"},
+    "form.optional": {"en": "Enter: leave it out", "zh": "回车：不填"},
+    "form.choose": {"en": "number or name", "zh": "编号或名称"},
+    "form.wrong": {"en": "not accepted: {why}", "zh": "无效：{why}"},
+    "form.reason": {"en": "reason", "zh": "原因"},
+    "form.left": {"en": "left as it is: the question stays open", "zh": "未作回答：问题仍然保留"},
+    "form.action.approve": {"en": "approve: run it as it is", "zh": "同意：按原样执行"},
+    "form.action.edit": {"en": "edit: run it with other arguments", "zh": "修改：用其他参数执行"},
+    "form.action.reject": {"en": "reject: never run it", "zh": "拒绝：不执行"},
+    "form.action.happened": {"en": "happened: it took effect, with this result", "zh": "已生效：填写结果"},
+    "form.action.run": {"en": "run: it did not happen, run it", "zh": "执行：尚未生效，重新执行"},
+    "form.action.leave": {"en": "leave: nobody knows, leave it", "zh": "搁置：无法确定，不再执行"},
+    "demo.stand_in": {
+        "en": "A bundled stand-in plays the model: rules, no network and no key. "
+        "A real one: adjourn demo --model openai:NAME",
+        "zh": "由内置的替身扮演模型：按规则应答，不需要网络和密钥。使用真实模型：adjourn demo --model openai:NAME",
+    },
+    "demo.model": {"en": "The model is {model}.", "zh": "使用模型 {model}。"},
+    "demo.workspace": {"en": "Its folder is {directory}.", "zh": "工作目录：{directory}"},
+    "demo.message": {
+        "en": "Look at the recent errors of the payment service, and compare them with what the runbooks say",
+        "zh": "看看支付服务最近报错，顺便对照一下文档里的处理建议",
+    },
+    "demo.stopped": {
+        "en": "The run has stopped for a person and holds no process. Go on in this or another terminal with",
+        "zh": "运行已停下等待人工，不占用任何进程。可在本终端或另一个终端继续：",
+    },
+}  # fmt: skip
+
+
+def text(key: str, language: str, **values: object) -> str:
+    """The text for `key` in `language` (`"en"` or `"zh"`), with its values filled in.
+
+    Raises `KeyError` for a key that is not in the table: that is a bug.
+    """
+    return TEXTS[key][language].format(**values)

@@ -1,0 +1,34 @@
+"""Runs as they stand in a store: read without LangGraph, so that looking at runs starts quickly."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+
+from adjourn.checkpoints import journal
+from adjourn.checkpoints.errors import RunNotFound, UsageError
+from adjourn.checkpoints.records import Interrupt
+from adjourn.graph.run import Run
+
+
+def read_run(connection: Connection, run_id: str) -> Run:
+    """A run with all that belongs to it, in one transaction. Raises `RunNotFound`."""
+    questions: Sequence[Interrupt] = journal.read_interrupts(connection, run_id)
+    return Run(
+        journal.read_run(connection, run_id),
+        journal.read_steps(connection, run_id),
+        journal.read_calls(connection, run_id),
+        questions,
+    )
+
+
+def find_run_id(connection: Connection, beginning: str) -> str:
+    """The full id of the run that `beginning` means: an id, or the unique beginning of one.
+
+    Raises `RunNotFound`, or `UsageError` when several runs begin so.
+    """
+    found = journal.find_run_ids(connection, beginning) if beginning else []
+    if beginning in found or len(found) == 1:
+        return beginning if beginning in found else found[0]
+    if not found:
+        raise RunNotFound(beginning)
+    raise UsageError(f"several runs begin with {beginning!r}: {', '.join(found)}")

@@ -1,0 +1,199 @@
+"""Cancel (C-59 to C-62), and a model that gives up (C-58)."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from adjourn.checkpoints.errors import RunBusy
+from adjourn.nodes import ScriptedModel, tool
+from adjourn.nodes.scripted import Fails, call, says
+
+from runs.shop import Shop
+
+
+async def working(house, runner, thread_id="t"):
+    """A started run, once its first tool is running."""
+    entered = asyncio.Event()
+    return entered
+
+
+async def test_c59_c60_a_cancel_reaches_running_tools_and_keeps_what_was_finished(house):
+    entered = asyncio.Event()
+
+    @tool(effect="read")
+    async def quick() -> str:
+        """Quick."""
+        return "done"
+
+    @tool(effect="read")
+    async def slow() -> str:
+        """Slow."""
+        entered.set()
+        await asyncio.sleep(30)
+        return "late"
+
+    turns = [says("", call("quick", {}, id="q"), call("slow", {}, id="s")), "next"]
+    runner = house.runner(turns, tools=[quick, slow])
+    running = asyncio.create_task(runner.start("go", thread_id="t", on_event=house.hear))
+    await entered.wait()
+    (row,) = await runner.list(thread_id="t")
+    began = time.monotonic()
+    stopped = await runner.cancel(row.id)
+    assert time.monotonic() - began < 1.0
+    assert (stopped.status, stopped.stop_reason) == ("cancelled", "cancelled")
+    assert [one.outcome for one in stopped.calls] == ["ok", "cancelled"]
+    assert (await running).id == stopped.id
+    assert (await runner.cancel(row.id)).status == "cancelled"
+    house.check([row.id])
+    again = house.runner(["x", "x", "next"], tools=[quick, slow])
+    assert (await again.start("more", thread_id="t")).answer == "next"
+
+
+async def test_c60_a_turn_cancelled_while_the_model_speaks_is_not_written(house):
+    speaking = asyncio.Event()
+
+    class Gate:
+        def __init__(self):
+            self.never = asyncio.Event()
+
+        async def wait(self):
+            speaking.set()
+            await self.never.wait()
+
+    runner = house.runner(ScriptedModel(turns=[says("hello", gate=Gate())]))
+    running = asyncio.create_task(runner.start("go", thread_id="t"))
+    await speaking.wait()
+    (row,) = await runner.list(thread_id="t")
+    await runner.cancel(row.id)
+    run = await running
+    assert run.status == "cancelled"
+    state = await runner.graph.aget_state({"configurable": {"thread_id": "t"}})
+    assert [one.type for one in state.values["messages"]][:2] == ["human", "ai"]
+    assert len(state.values["messages"]) == 2  # the second is the closing message
+
+
+async def test_c60_a_waiting_run_can_be_cancelled(house):
+    shop = Shop()
+    restart = {"service_id": "s", "environment": "prod"}
+    runner = house.runner([says("", call("restart_service", restart, id="r")), "next"], shop)
+    run = await runner.start("go", thread_id="t", on_event=house.hear)
+    stopped = await runner.cancel(run.id, by="li")
+    assert (stopped.status, stopped.stop_reason, stopped.questions[0].state) == ("cancelled", "cancelled", "cancelled")
+    assert [one.outcome for one in stopped.calls] == ["cancelled"]
+    assert (await runner.start("more", thread_id="t")).answer == "next"
+    assert shop.ran == []
+
+
+async def test_c62_an_outer_cancel_ends_the_run_first(house):
+    entered = asyncio.Event()
+
+    @tool(effect="read")
+    async def slow() -> str:
+        """Slow."""
+        entered.set()
+        await asyncio.sleep(30)
+        return "late"
+
+    runner = house.runner([says("", call("slow", {}, id="s"))], tools=[slow])
+    running = asyncio.create_task(runner.start("go", thread_id="t"))
+    await entered.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    (row,) = await runner.list(thread_id="t")
+    assert (row.status, row.lease_owner) == ("cancelled", None)
+
+
+CTRL_C = """
+import asyncio, sys
+from adjourn.graph import Runner, build_react
+from adjourn.nodes import ScriptedModel, tool
+from adjourn.nodes.scripted import call, says
+
+@tool(effect="read")
+async def slow() -> str:
+    "Slow."
+    print("in", flush=True)
+    await asyncio.sleep(60)
+
+runner = Runner(build_react(ScriptedModel(turns=[says("", call("slow", {}, id="s"))]), [slow]), sys.argv[1])
+try:
+    if sys.argv[2] == "sync":
+        runner.start_sync("go", run_id="run_c")
+    else:
+        asyncio.run(runner.start("go", run_id="run_c"))
+except KeyboardInterrupt:
+    print(runner.get_sync("run_c").status, flush=True)
+    runner.close()
+"""
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_c62_ctrl_c_in_a_script_is_a_cancel(url, way):
+    process = subprocess.Popen([sys.executable, "-c", CTRL_C, url, way], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "in\n"
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=20)
+    assert (out, process.returncode) == ("cancelled\n", 0)
+
+
+async def test_c58_a_model_that_fails_for_good_leaves_a_run_that_can_be_resumed(house, monkeypatch):
+    monkeypatch.setattr("adjourn.nodes.model.BACKOFF_S", 0.0)
+    shop = Shop()
+    search = says("", call("search_docs", {"query": "x"}, id="s"))
+    broken = house.runner(ScriptedModel(turns=[search, Fails(ValueError("bad key"))]), shop)
+    run = await broken.start("go", on_event=house.hear)
+    assert (run.status, run.stop_reason) == ("failed", None)
+    assert "bad key" in run.error["message"]
+    again = house.runner([search, "all good"], shop)
+    done = await again.resume(run.id, by="li", on_event=house.hear)
+    assert (done.status, done.answer, shop.count("search_docs")) == ("finished", "all good", 1)
+    house.check([run.id])
+
+
+async def test_c58_a_network_error_is_asked_again(house, monkeypatch):
+    monkeypatch.setattr("adjourn.nodes.model.BACKOFF_S", 0.0)
+    run = await house.runner(ScriptedModel(turns=[Fails(ConnectionError("reset")), "fine"])).start("go")
+    assert (run.status, run.answer) == ("finished", "fine")
+
+
+async def test_a_message_on_a_failed_thread_starts_anew_in_a_legal_history(house, monkeypatch):
+    monkeypatch.setattr("adjourn.nodes.model.BACKOFF_S", 0.0)
+    search = says("", call("search_docs", {"query": "x"}, id="s"))
+    runner = house.runner(ScriptedModel(turns=[search, Fails(ValueError("bad key")), "hello"]))
+    run = await runner.start("go", thread_id="t")
+    second = await runner.start("again", thread_id="t")
+    assert second.answer == "hello"
+    assert [one.type for one in house.models[0].requests[-1]] == ["system", "human", "ai", "tool", "human"]
+    with pytest.raises(Exception, match=second.id):
+        await runner.resume(run.id)
+
+
+async def test_stream_gives_events_as_they_happen_and_who_leaves_does_not_stop_the_run(house):
+    shop = Shop({"search_docs": 0.05})
+    turns = [says("hm", call("search_docs", {"query": "x"}, id="s")), "ok"]
+    runner = house.runner(turns, shop)
+    seen = [event.word async for event in runner.stream("go", thread_id="a")]
+    assert seen == [
+        "run_started",
+        "step_started",
+        "text_delta",
+        "message",
+        "tool_call",
+        "tool_result",
+        "step_started",
+        "text_delta",
+        "message",
+        "run_finished",
+    ]
+    stream = runner.stream("go", thread_id="b")
+    first = await anext(stream)
+    await stream.aclose()
+    while (await runner.get(first.run_id)).status == "running":
+        await asyncio.sleep(0.01)
+    assert (await runner.get(first.run_id)).status == "finished"
+    with pytest.raises(RunBusy):
+        raise RunBusy("x")

@@ -1,0 +1,332 @@
+"""Stop for a person, go on exactly there (C-37 to C-51, C-86)."""
+
+import asyncio
+import json
+from typing import Annotated, Literal
+
+import pytest
+from adjourn.checkpoints.errors import (
+    AlreadyAnswered,
+    InterruptNotFound,
+    InvalidAnswer,
+    NotResumable,
+    RunBusy,
+    RunNotFound,
+    UsageError,
+    WrongGraph,
+)
+from adjourn.nodes import ToolContext, approve, confirm_risky, edit, params_required, reject, tool
+from adjourn.nodes.scripted import call, says
+from langchain_core.messages import ToolMessage
+from pydantic import Field
+
+from runs.shop import Shop
+
+RESTART = {"service_id": "svc-pay-001", "environment": "prod"}
+
+
+def restart_turns(answer="done"):
+    return [says("", call("restart_service", RESTART, id="r1")), answer]
+
+
+def told(house, call_id, model=-1, request=-1):
+    """The observation of a call, as a request showed it."""
+    messages = house.models[model].requests[request]
+    return json.loads(next(one.text for one in messages if isinstance(one, ToolMessage) and one.tool_call_id == call_id))
+
+
+async def test_c37_a_tool_asks_by_returning_an_interrupt(house):
+    seen = []
+
+    @tool(effect="write")
+    def deploy(version: str, environment: str = "", context: ToolContext = None) -> dict:
+        """Deploy."""
+        if not environment:
+            return params_required({"environment": {"enum": ["prod", "staging"]}}, "where to?")
+        if environment == "prod" and not context.approved:
+            return confirm_risky("Deploy to prod?")
+        seen.append((version, environment, context.approved_by))
+        return {"deployed": version}
+
+    runner = house.runner([says("", call("deploy", {"version": "2"}, id="d")), "ok"], tools=[deploy])
+    run = await runner.start("deploy")
+    (where,) = run.interrupts
+    assert (where.type, where.reason) == ("params_required", "where to?")
+    with pytest.raises(InvalidAnswer, match="environment"):
+        await runner.resume(run.id, {where.id: {"environment": "moon"}})
+    run = await runner.resume(run.id, {where.id: {"environment": "prod"}})
+    (sure,) = run.interrupts
+    assert (sure.type, sure.arguments) == ("confirm_risky", {"version": "2", "environment": "prod"})
+    run = await runner.resume(run.id, {sure.id: approve()}, by="li")
+    assert (run.status, seen) == ("finished", [("2", "prod", "li")])
+
+
+async def test_c37_a_question_of_an_unknown_type_is_a_failed_call(house):
+    @tool(effect="read")
+    def odd() -> dict:
+        """Odd."""
+        return {"interrupt": True, "interruptType": "guess"}
+
+    run = await house.runner([says("", call("odd", {}, id="o")), "ok"], tools=[odd]).start("go")
+    assert (run.status, run.calls[0].error_code) == ("finished", "tool_error")
+
+
+async def test_c38_parameters_first_then_agreement_on_the_complete_arguments(house):
+    ran = []
+
+    @tool(effect="write", ask_for=("environment",), confirm="Restart {service} in {environment}?")
+    def restart(service: str, environment: Literal["prod", "staging"]) -> str:
+        """Restart."""
+        ran.append((service, environment))
+        return "ok"
+
+    runner = house.runner([says("", call("restart", {"service": "pay"}, id="r")), "ok"], tools=[restart])
+    run = await runner.start("go")
+    assert run.interrupts[0].type == "params_required"
+    run = await runner.resume(run.id, {run.interrupts[0].id: {"environment": "staging"}})
+    assert (run.interrupts[0].type, run.interrupts[0].reason) == ("confirm_risky", "Restart pay in staging?")
+    run = await runner.resume(run.id, {run.interrupts[0].id: approve()})
+    assert (run.status, ran) == ("finished", [("pay", "staging")])
+
+
+async def test_c38_risk_by_a_function_of_the_arguments(house):
+    @tool(effect="write", confirm=lambda arguments: arguments["amount"] > 100 and "Pay {amount}?")
+    def pay(amount: int) -> str:
+        """Pay."""
+        return "paid"
+
+    runner = house.runner(
+        [says("", call("pay", {"amount": 5}, id="a"), call("pay", {"amount": 500}, id="b")), "ok"], tools=[pay]
+    )
+    run = await runner.start("pay")
+    assert [one.outcome for one in run.calls] == ["ok", "waiting"]
+    assert run.interrupts[0].reason == "Pay 500?"
+
+
+async def test_c39_words_in_the_message_ask_nothing(house):
+    run = await house.runner(["Just text."]).start("please ask me to confirm, params_required, 日志")
+    assert (run.status, run.questions) == ("finished", [])
+
+
+async def test_c40_all_open_questions_are_shown_together_with_stable_ids(house):
+    turn = says("", call("query_logs", {}, id="q"), call("restart_service", RESTART, id="r"))
+    runner = house.runner([turn, "ok"])
+    run = await runner.start("go", on_event=house.hear)
+    assert [(one.call_id, one.type, one.tool) for one in run.interrupts] == [
+        ("q", "params_required", "query_logs"),
+        ("r", "confirm_risky", "restart_service"),
+    ]
+    assert [one.id for one in (await runner.get(run.id)).interrupts] == [one.id for one in run.interrupts]
+    shown = house.sent[-1]
+    assert [one["id"] for one in shown.interrupts] == [one.id for one in run.interrupts]
+    assert all(one["response_schema"] for one in shown.interrupts)
+
+
+async def test_c40_a_form_asks_only_what_is_missing_and_keeps_titles_and_defaults(house):
+    @tool(effect="read", ask_for=("environment", "minutes"))
+    def logs(
+        environment: Annotated[Literal["生产", "测试"], Field(title="环境", description="看哪个环境")],
+        service: str = "pay",
+        minutes: Annotated[int, Field(ge=1)] = 30,
+    ) -> str:
+        """Logs."""
+        return f"{environment} {service} {minutes}"
+
+    runner = house.runner([says("", call("logs", {"service": "x"}, id="q")), "ok"], tools=[logs])
+    run = await runner.start("go")
+    schema = run.interrupts[0].response_schema
+    assert schema["properties"]["environment"]["title"] == "环境"
+    assert schema["properties"]["environment"]["enum"] == ["生产", "测试"]
+    assert schema["properties"]["minutes"]["default"] == 30
+    assert schema["required"] == ["environment"]
+    with pytest.raises(InvalidAnswer, match="minutes"):
+        await runner.resume(run.id, {run.interrupts[0].id: {"environment": "生产", "minutes": 0}})
+    await runner.resume(run.id, {run.interrupts[0].id: {"environment": "生产"}})
+    assert told(house, "q")["data"] == "生产 x 30"
+
+
+async def test_c41_while_waiting_the_history_is_legal(house):
+    turn = says("", call("query_logs", {}, id="q"), call("search_docs", {"query": "x"}, id="s"))
+    runner = house.runner([turn, "ok"])
+    run = await runner.start("go", on_event=house.hear)
+    state = await runner.graph.aget_state({"configurable": {"thread_id": run.thread_id}})
+    answers = [one for one in state.values["messages"] if isinstance(one, ToolMessage)]
+    assert [one.tool_call_id for one in answers] == ["q", "s"]
+    assert json.loads(answers[0].text)["errorCode"] == "awaiting_user"
+    assert [one.call_id for one in house.sent if one.word == "tool_result"] == ["s"]
+    done = await runner.resume(
+        run.id, {run.interrupts[0].id: {"environment": "prod", "service_id": "svc-pay-001"}}
+    )
+    state = await runner.graph.aget_state({"configurable": {"thread_id": done.thread_id}})
+    after = [one for one in state.values["messages"] if isinstance(one, ToolMessage)]
+    assert [one.id for one in after] == [one.id for one in answers]
+    assert json.loads(after[0].text)["ok"] is True
+
+
+async def test_c42_a_waiting_run_holds_nothing(house, rows):
+    run = await house.runner(restart_turns()).start("go")
+    (row,) = rows(f"SELECT status, lease_owner, lease_until, error FROM runs WHERE id = '{run.id}'")
+    assert row == {"status": "interrupted", "lease_owner": None, "lease_until": None, "error": None}
+
+
+async def test_c44_approve(house):
+    shop = Shop()
+    runner = house.runner(restart_turns(), shop)
+    run = await runner.start("go")
+    assert shop.count("restart_service") == 0
+    run = await runner.resume(run.id, {run.interrupts[0].id: approve()}, by="li")
+    assert (run.status, shop.count("restart_service")) == ("finished", 1)
+    assert run.questions[0].answered_by == "li"
+
+
+async def test_c44_edit_runs_other_arguments_and_says_so(house):
+    shop = Shop()
+    runner = house.runner(restart_turns(), shop)
+    run = await runner.start("go")
+    question = run.interrupts[0].id
+    with pytest.raises(InvalidAnswer, match="environment"):
+        await runner.resume(run.id, {question: edit({"service_id": "x", "environment": "moon"})})
+    with pytest.raises(InvalidAnswer, match="service_id"):
+        await runner.resume(run.id, {question: edit({"environment": "staging"})})
+    run = await runner.resume(run.id, {question: edit({"service_id": "x", "environment": "staging"})})
+    assert [one[:2] for one in shop.ran] == [("restart_service", "staging/x")]
+    assert told(house, "r1")["ran"] == {"service_id": "x", "environment": "staging"}
+    assert "svc-pay-001" in told(house, "r1")["note"]
+    assert run.calls[0].arguments == {"service_id": "x", "environment": "staging"}
+
+
+async def test_c44_c49_reject_never_runs_and_the_model_is_told_why(house):
+    shop = Shop()
+    runner = house.runner(restart_turns("understood"), shop)
+    run = await runner.start("go", on_event=house.hear)
+    run = await runner.resume(run.id, {run.interrupts[0].id: reject("not now")}, by="li", on_event=house.hear)
+    assert (run.status, run.answer, shop.count("restart_service")) == ("finished", "understood", 0)
+    assert (run.calls[0].outcome, run.calls[0].error_code) == ("declined", "user_declined")
+    assert "not now" in told(house, "r1")["message"]
+    assert [one.outcome for one in house.sent if one.word == "tool_result"] == ["declined"]
+    house.check([run.id])
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ("yes", "object"),
+        ({}, "approve"),
+        ({"action": "maybe"}, "maybe"),
+        ({"action": "approve", "extra": 1}, "extra"),
+        ({"action": "edit"}, "arguments"),
+        ({"action": "reject", "reason": 7}, "reason"),
+        (None, "object"),
+    ],
+)
+async def test_c45_a_wrong_answer_changes_nothing(house, rows, answer, why):
+    runner = house.runner(restart_turns())
+    run = await runner.start("go")
+    before = rows("SELECT * FROM interrupts"), rows("SELECT * FROM events"), rows("SELECT * FROM audit")
+    with pytest.raises(InvalidAnswer, match=why):
+        await runner.resume(run.id, {run.interrupts[0].id: answer})
+    assert before == (rows("SELECT * FROM interrupts"), rows("SELECT * FROM events"), rows("SELECT * FROM audit"))
+    assert (await runner.resume(run.id, {run.interrupts[0].id: approve()})).status == "finished"
+
+
+async def test_c45_one_wrong_answer_of_two_stores_neither(house):
+    runner = house.runner([says("", call("query_logs", {}, id="q"), call("restart_service", RESTART, id="r")), "ok"])
+    run = await runner.start("go")
+    logs, restart = run.interrupts
+    with pytest.raises(InvalidAnswer):
+        await runner.resume(run.id, {restart.id: approve(), logs.id: {"environment": "moon"}})
+    assert len((await runner.get(run.id)).interrupts) == 2
+
+
+async def test_c46_answers_one_by_one_by_different_people(house, rows):
+    shop = Shop()
+    turn = says("", call("query_logs", {}, id="q"), call("restart_service", RESTART, id="r"))
+    first, second = house.runner([turn, "ok"], shop), house.runner([turn, "ok"], shop)
+    run = await first.start("go")
+    logs, restart = run.interrupts
+    run = await second.resume(run.id, {restart.id: approve()}, by="li")
+    assert (run.status, [one.id for one in run.interrupts], shop.ran) == ("interrupted", [logs.id], [])
+    run = await first.resume(run.id, {logs.id: {"environment": "prod", "service_id": "svc-pay-001"}}, by="wang")
+    assert run.status == "finished"
+    answered = rows("SELECT interrupt_id, by FROM audit WHERE action = 'answered' ORDER BY id")
+    assert answered == [{"interrupt_id": restart.id, "by": "li"}, {"interrupt_id": logs.id, "by": "wang"}]
+    assert [one[0] for one in shop.ran] == ["query_logs", "restart_service"]
+
+
+async def test_c47_of_two_answers_at_once_one_wins(house):
+    shop = Shop({"restart_service": 0.05})
+    runners = [house.runner(restart_turns(), shop) for _ in range(4)]
+    run = await runners[0].start("go")
+    answers = {run.interrupts[0].id: approve()}
+    ended = await asyncio.gather(
+        *(one.resume(run.id, answers, by=str(n)) for n, one in enumerate(runners)), return_exceptions=True
+    )
+    won = [one for one in ended if not isinstance(one, BaseException)]
+    assert len(won) == 1
+    assert all(isinstance(one, AlreadyAnswered | RunBusy) for one in ended if one not in won)
+    assert shop.count("restart_service") == 1
+
+
+async def test_c48_finished_calls_are_not_run_again(house):
+    shop = Shop()
+    turn = says("", call("search_docs", {"query": "x"}, id="s"), call("restart_service", RESTART, id="r"))
+    runner = house.runner([turn, "ok"], shop)
+    run = await runner.start("go")
+    await runner.resume(run.id, {run.interrupts[0].id: approve()})
+    assert [one[0] for one in shop.ran] == ["search_docs", "restart_service"]
+
+
+async def test_c50_the_thread_of_a_dismissed_run_stays_legal_over_several_turns(house):
+    runner = house.runner([*restart_turns(), "third"])
+    run = await runner.start("go", thread_id="t")
+    second = await runner.start("never mind", thread_id="t", on_event=house.hear)
+    assert (second.status, second.answer) == ("finished", "done")
+    third = await runner.start("and now?", thread_id="t")
+    assert third.answer == "third"
+    assert told(house, "r1", request=-1)["errorCode"] == "user_dismissed"
+    with pytest.raises((NotResumable, AlreadyAnswered)):
+        await runner.resume(run.id, {run.interrupts[0].id: approve()})
+
+
+async def test_c86_a_message_to_a_working_thread_is_refused(house):
+    shop = Shop({"search_docs": 0.3})
+    runner = house.runner([says("", call("search_docs", {"query": "x"}, id="s")), "ok"], shop)
+    working = asyncio.create_task(runner.start("go", thread_id="t"))
+    while not (await runner.list(thread_id="t")):
+        await asyncio.sleep(0)
+    with pytest.raises(RunBusy):
+        await runner.start("and?", thread_id="t")
+    assert (await working).status == "finished"
+
+
+async def test_errors_name_what_to_do(house):
+    runner = house.runner(restart_turns())
+    with pytest.raises(RunNotFound, match="adjourn runs"):
+        await runner.resume("run_nope", {"int_x": approve()})
+    with pytest.raises(UsageError, match="empty"):
+        await runner.start("  ")
+    run = await runner.start("go")
+    with pytest.raises(InterruptNotFound, match=run.interrupts[0].id):
+        await runner.resume(run.id, {"int_nope": approve()})
+    with pytest.raises(UsageError, match=run.interrupts[0].id):
+        await runner.resume(run.id)
+    with pytest.raises(WrongGraph, match="other"):
+        await house.runner(restart_turns(), name="other").resume(run.id, {run.interrupts[0].id: approve()})
+    run = await runner.resume(run.id, {run.interrupts[0].id: approve()})
+    with pytest.raises(NotResumable, match="finished"):
+        await runner.resume(run.id)
+    with pytest.raises(UsageError, match=run.id):
+        await runner.start("go", run_id=run.id)
+
+
+def test_c43_sync_twins_in_a_script_and_in_a_running_loop(house):
+    runner = house.runner(restart_turns())
+    run = runner.start_sync("go")
+    again = runner.resume_sync(run.id, {run.interrupts[0].id: approve()})
+    assert again.status == "finished"
+    assert [row.id for row in runner.list_sync()] == [run.id]
+
+    async def cell():
+        return runner.get_sync(run.id)
+
+    assert asyncio.run(cell()).status == "finished"
