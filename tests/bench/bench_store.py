@@ -136,7 +136,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="NORMAL only, one round")
     options = parser.parse_args()
-    print(f"{'synchronous':12}{'steps':>6}{'bytes':>7} |{'theirs ms':>10}{'ours ms':>9}{'ratio':>7}{'async ms':>10} |{'theirs B':>10}{'ours B':>8}")
+    print(
+        f"{'synchronous':12}{'steps':>6}{'bytes':>7} |{'theirs ms':>10}{'ours ms':>9}{'ratio':>7}{'async ms':>10} |{'theirs B':>10}{'ours B':>8}"
+    )
     for synchronous in ("NORMAL",) if options.quick else ("NORMAL", "FULL"):
         for steps, size in SIZES:
             row = measure(synchronous, steps, size, 1 if options.quick else options.rounds)

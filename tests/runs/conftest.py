@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.language_models import BaseChatModel
+from runs.shop import LIMITS, Shop
+
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.events import Event
 from adjourn.graph import Runner, build_react
 from adjourn.nodes import ScriptedModel
-from langchain_core.language_models import BaseChatModel
-
-from runs.shop import LIMITS, Shop
 
 SYSTEM = "You are an operations assistant."
 
@@ -31,9 +31,13 @@ class House:
         self.runners: list[Runner] = []
         self.models: list[BaseChatModel] = []
 
-    def runner(self, turns: Sequence[Any] | BaseChatModel, shop: Shop | None = None, **settings: Any) -> Runner:
+    def runner(
+        self, turns: Sequence[Any] | BaseChatModel, shop: Shop | None = None, **settings: Any
+    ) -> Runner:
         """A runner as another process would make it: only the store is shared."""
-        model = turns if isinstance(turns, BaseChatModel) else ScriptedModel(turns=list(turns), by_history=True)
+        model = (
+            turns if isinstance(turns, BaseChatModel) else ScriptedModel(turns=list(turns), by_history=True)
+        )
         tools = settings.pop("tools", None)
         lease_s = settings.pop("lease_s", 30.0)
         settings.setdefault("limits", LIMITS)

@@ -1,13 +1,13 @@
-"""A run in a process of its own, to be killed: `python crash_app.py URL EFFECTS COMMAND [RUN_ID [ANSWERS]]`.
+"""A run in a process of its own, to be killed.
 
 Each real execution of a tool adds a line to the file EFFECTS. When a file `EFFECTS.hold-<tool>` is there, the tool
-says so by creating `EFFECTS.in-<tool>` after its effect and then waits for ever: that is where it is killed.
+says so by creating `EFFECTS.in-<tool>` after its effect and waits until the first file is gone: that is where it is
+killed or paused.
 """
 
 import asyncio
 import json
-import sys
-import threading
+import time
 from pathlib import Path
 
 from adjourn.graph import Runner, build_react
@@ -25,7 +25,8 @@ def tools(effects: Path) -> list[Tool]:
             out.write(f"{name} {what}\n")
         if effects.with_suffix(f".hold-{name}").exists():
             effects.with_suffix(f".in-{name}").touch()
-            threading.Event().wait()
+            while effects.with_suffix(f".hold-{name}").exists():
+                time.sleep(0.01)
         return f"{name} {what}"
 
     @tool(effect="read")
@@ -57,12 +58,13 @@ def runner(url: str, effects: Path, first: str) -> Runner:
         says("", call("look", {"what": "a"}, id="c1"), call(first, {"what": "b"}, id="c2")),
         "all done",
     ]
-    return Runner(build_react(ScriptedModel(turns=turns, by_history=True), tools(effects)), url, lease_s=LEASE_S)
+    return Runner(
+        build_react(ScriptedModel(turns=turns, by_history=True), tools(effects)), url, lease_s=LEASE_S
+    )
 
 
-async def main() -> None:
-    """Do what the command line says and print the run as JSON."""
-    url, effects, first, command, *rest = sys.argv[1:]
+async def drive(url: str, effects: str, first: str, command: str, *rest: str) -> dict:
+    """Do what the command says; give the run as JSON data."""
     app = runner(url, Path(effects), first)
     if command == "start":
         run = await app.start("go", run_id=rest[0])
@@ -71,8 +73,12 @@ async def main() -> None:
     else:
         run = await app.resume(rest[0], json.loads(rest[1]))
     app.close()
-    print(json.dumps({"status": run.status, "answer": run.answer, "interrupts": [one.id for one in run.interrupts]}))
+    return {"status": run.status, "answer": run.answer, "interrupts": [one.id for one in run.interrupts]}
 
 
-if __name__ == "__main__":
-    asyncio.run(main())
+def child(out: str, url: str, effects: str, first: str, *command: str) -> None:
+    """The body of a process: what it found goes to the file `out`, written whole or not at all."""
+    shown = asyncio.run(drive(url, effects, first, *command))
+    part = Path(out).with_suffix(".part")
+    part.write_text(json.dumps(shown))
+    part.rename(out)

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+from pydantic import Field
+
 from adjourn.graph import Limits
 from adjourn.nodes import Tool, tool
-from pydantic import Field
 
 LIMITS = Limits(max_steps=8, max_parallel=4)
 TIMEOUT_S = 1.0
@@ -50,7 +51,9 @@ class Shop:
         """The scenario's five tools."""
 
         @tool(effect="read", timeout_s=TIMEOUT_S, result_limit=RESULT_LIMIT)
-        async def search_resource(query: str, kind: Literal["service", "db"] = "service") -> list[dict[str, Any]]:
+        async def search_resource(
+            query: str, kind: Literal["service", "db"] = "service"
+        ) -> list[dict[str, Any]]:
             """Find a service or a database by name."""
             await self.work("search_resource", query)
             return [SERVICE]
@@ -64,7 +67,9 @@ class Shop:
             return [DOC]
 
         @tool(effect="read", timeout_s=TIMEOUT_S, ask_for=("environment", "service_id"))
-        async def query_logs(environment: Environment, service_id: ServiceId, minutes: int = 30) -> list[dict[str, Any]]:
+        async def query_logs(
+            environment: Environment, service_id: ServiceId, minutes: int = 30
+        ) -> list[dict[str, Any]]:
             """Read the newest log lines of a service."""
             await self.work("query_logs", f"{environment}/{service_id}/{minutes}")
             return [{"level": "ERROR", "text": "pool exhausted"}]

@@ -7,21 +7,15 @@ import sys
 import time
 
 import pytest
-from adjourn.checkpoints.errors import RunBusy
-from adjourn.nodes import ScriptedModel, tool
-from adjourn.nodes.scripted import Fails, call, says
-
 from runs.shop import Shop
 
-
-async def working(house, runner, thread_id="t"):
-    """A started run, once its first tool is running."""
-    entered = asyncio.Event()
-    return entered
+from adjourn.nodes import ScriptedModel, tool
+from adjourn.nodes.scripted import Fails, call, says
 
 
 async def test_c59_c60_a_cancel_reaches_running_tools_and_keeps_what_was_finished(house):
     entered = asyncio.Event()
+    reached: list[float] = []
 
     @tool(effect="read")
     async def quick() -> str:
@@ -32,7 +26,11 @@ async def test_c59_c60_a_cancel_reaches_running_tools_and_keeps_what_was_finishe
     async def slow() -> str:
         """Slow."""
         entered.set()
-        await asyncio.sleep(30)
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            reached.append(time.monotonic())
+            raise
         return "late"
 
     turns = [says("", call("quick", {}, id="q"), call("slow", {}, id="s")), "next"]
@@ -42,7 +40,7 @@ async def test_c59_c60_a_cancel_reaches_running_tools_and_keeps_what_was_finishe
     (row,) = await runner.list(thread_id="t")
     began = time.monotonic()
     stopped = await runner.cancel(row.id)
-    assert time.monotonic() - began < 1.0
+    assert reached[0] - began < 0.2
     assert (stopped.status, stopped.stop_reason) == ("cancelled", "cancelled")
     assert [one.outcome for one in stopped.calls] == ["ok", "cancelled"]
     assert (await running).id == stopped.id
@@ -81,7 +79,11 @@ async def test_c60_a_waiting_run_can_be_cancelled(house):
     runner = house.runner([says("", call("restart_service", restart, id="r")), "next"], shop)
     run = await runner.start("go", thread_id="t", on_event=house.hear)
     stopped = await runner.cancel(run.id, by="li")
-    assert (stopped.status, stopped.stop_reason, stopped.questions[0].state) == ("cancelled", "cancelled", "cancelled")
+    assert (stopped.status, stopped.stop_reason, stopped.questions[0].state) == (
+        "cancelled",
+        "cancelled",
+        "cancelled",
+    )
     assert [one.outcome for one in stopped.calls] == ["cancelled"]
     assert (await runner.start("more", thread_id="t")).answer == "next"
     assert shop.ran == []
@@ -192,8 +194,5 @@ async def test_stream_gives_events_as_they_happen_and_who_leaves_does_not_stop_t
     stream = runner.stream("go", thread_id="b")
     first = await anext(stream)
     await stream.aclose()
-    while (await runner.get(first.run_id)).status == "running":
-        await asyncio.sleep(0.01)
+    await asyncio.gather(*runner.left)
     assert (await runner.get(first.run_id)).status == "finished"
-    with pytest.raises(RunBusy):
-        raise RunBusy("x")

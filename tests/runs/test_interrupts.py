@@ -5,6 +5,10 @@ import json
 from typing import Annotated, Literal
 
 import pytest
+from langchain_core.messages import ToolMessage
+from pydantic import Field
+from runs.shop import Shop
+
 from adjourn.checkpoints.errors import (
     AlreadyAnswered,
     InterruptNotFound,
@@ -17,10 +21,6 @@ from adjourn.checkpoints.errors import (
 )
 from adjourn.nodes import ToolContext, approve, confirm_risky, edit, params_required, reject, tool
 from adjourn.nodes.scripted import call, says
-from langchain_core.messages import ToolMessage
-from pydantic import Field
-
-from runs.shop import Shop
 
 RESTART = {"service_id": "svc-pay-001", "environment": "prod"}
 
@@ -32,7 +32,9 @@ def restart_turns(answer="done"):
 def told(house, call_id, model=-1, request=-1):
     """The observation of a call, as a request showed it."""
     messages = house.models[model].requests[request]
-    return json.loads(next(one.text for one in messages if isinstance(one, ToolMessage) and one.tool_call_id == call_id))
+    return json.loads(
+        next(one.text for one in messages if isinstance(one, ToolMessage) and one.tool_call_id == call_id)
+    )
 
 
 async def test_c37_a_tool_asks_by_returning_an_interrupt(house):
@@ -96,7 +98,8 @@ async def test_c38_risk_by_a_function_of_the_arguments(house):
         return "paid"
 
     runner = house.runner(
-        [says("", call("pay", {"amount": 5}, id="a"), call("pay", {"amount": 500}, id="b")), "ok"], tools=[pay]
+        [says("", call("pay", {"amount": 5}, id="a"), call("pay", {"amount": 500}, id="b")), "ok"],
+        tools=[pay],
     )
     run = await runner.start("pay")
     assert [one.outcome for one in run.calls] == ["ok", "waiting"]
@@ -225,12 +228,18 @@ async def test_c45_a_wrong_answer_changes_nothing(house, rows, answer, why):
     before = rows("SELECT * FROM interrupts"), rows("SELECT * FROM events"), rows("SELECT * FROM audit")
     with pytest.raises(InvalidAnswer, match=why):
         await runner.resume(run.id, {run.interrupts[0].id: answer})
-    assert before == (rows("SELECT * FROM interrupts"), rows("SELECT * FROM events"), rows("SELECT * FROM audit"))
+    assert before == (
+        rows("SELECT * FROM interrupts"),
+        rows("SELECT * FROM events"),
+        rows("SELECT * FROM audit"),
+    )
     assert (await runner.resume(run.id, {run.interrupts[0].id: approve()})).status == "finished"
 
 
 async def test_c45_one_wrong_answer_of_two_stores_neither(house):
-    runner = house.runner([says("", call("query_logs", {}, id="q"), call("restart_service", RESTART, id="r")), "ok"])
+    runner = house.runner(
+        [says("", call("query_logs", {}, id="q"), call("restart_service", RESTART, id="r")), "ok"]
+    )
     run = await runner.start("go")
     logs, restart = run.interrupts
     with pytest.raises(InvalidAnswer):
@@ -246,7 +255,9 @@ async def test_c46_answers_one_by_one_by_different_people(house, rows):
     logs, restart = run.interrupts
     run = await second.resume(run.id, {restart.id: approve()}, by="li")
     assert (run.status, [one.id for one in run.interrupts], shop.ran) == ("interrupted", [logs.id], [])
-    run = await first.resume(run.id, {logs.id: {"environment": "prod", "service_id": "svc-pay-001"}}, by="wang")
+    run = await first.resume(
+        run.id, {logs.id: {"environment": "prod", "service_id": "svc-pay-001"}}, by="wang"
+    )
     assert run.status == "finished"
     answered = rows("SELECT interrupt_id, by FROM audit WHERE action = 'answered' ORDER BY id")
     assert answered == [{"interrupt_id": restart.id, "by": "li"}, {"interrupt_id": logs.id, "by": "wang"}]
@@ -291,9 +302,9 @@ async def test_c50_the_thread_of_a_dismissed_run_stays_legal_over_several_turns(
 async def test_c86_a_message_to_a_working_thread_is_refused(house):
     shop = Shop({"search_docs": 0.3})
     runner = house.runner([says("", call("search_docs", {"query": "x"}, id="s")), "ok"], shop)
-    working = asyncio.create_task(runner.start("go", thread_id="t"))
-    while not (await runner.list(thread_id="t")):
-        await asyncio.sleep(0)
+    started = asyncio.Event()
+    working = asyncio.create_task(runner.start("go", thread_id="t", on_event=lambda _: started.set()))
+    await started.wait()
     with pytest.raises(RunBusy):
         await runner.start("and?", thread_id="t")
     assert (await working).status == "finished"

@@ -1,23 +1,28 @@
 """A write happens once, whoever dies (C-33 to C-36, C-90, C-91). Processes are really killed."""
 
 import json
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from runs import crash_app
+
 from adjourn.checkpoints import leases
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import LeaseLost, NotResumable, RunBusy
 from adjourn.checkpoints.lifecycle import RunEvent
+from adjourn.graph import starts
 
-from runs import crash_app
-
-APP = Path(crash_app.__file__)
 RUN = "run_crash"
+
+# Real processes, forked from one that has imported everything: a start takes milliseconds, not seconds.
+os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["runs.crash_app"])
 
 
 class Crash:
@@ -27,32 +32,42 @@ class Crash:
         self.url = f"sqlite:///{folder / 'adjourn.db'}"
         self.effects = folder / "effects"
         self.first = first
+        self.out = folder / "out"
 
-    def start(self, *command: str) -> subprocess.Popen:
+    def start(self, *command: str):
         """A process that does `command`."""
-        given = [sys.executable, str(APP), self.url, str(self.effects), self.first, *command]
-        return subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        given = (str(self.out), self.url, str(self.effects), self.first, *command)
+        process = PROCESSES.Process(target=crash_app.child, args=given)
+        process.start()
+        return process
 
     def finish(self, *command: str) -> dict:
-        """What a process that does `command` prints at its end."""
-        out, err = self.start(*command).communicate(timeout=60)
-        assert out, err
-        return json.loads(out)
+        """What a process that does `command` says at its end."""
+        process = self.start(*command)
+        process.join(60)
+        assert process.exitcode == 0
+        shown = json.loads(self.out.read_text())
+        self.out.unlink()
+        return shown
 
     def hold(self, name: str) -> None:
         """Let a tool stop after its effect."""
         self.effects.with_suffix(f".hold-{name}").touch()
 
-    def kill_in(self, process: subprocess.Popen, name: str) -> None:
-        """Kill the process as soon as the tool has had its effect."""
+    def wait_in(self, process, name: str) -> None:
+        """Until the tool has had its effect."""
         inside = self.effects.with_suffix(f".in-{name}")
         end = time.monotonic() + 60
         while not inside.exists():
-            assert process.poll() is None, process.communicate()
+            assert process.is_alive()
             assert time.monotonic() < end
             time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+
+    def kill_in(self, process, name: str) -> None:
+        """Kill the process as soon as the tool has had its effect."""
+        self.wait_in(process, name)
+        process.kill()
+        process.join()
         self.effects.with_suffix(f".hold-{name}").unlink()
 
     def did(self) -> list[str]:
@@ -151,38 +166,31 @@ def test_c90_a_paused_owner_cannot_write_after_its_lease(crash):
     one = crash("pay")
     one.hold("look")
     process = one.start("start", RUN)
-    inside = one.effects.with_suffix(".in-look")
-    while not inside.exists():
-        time.sleep(0.01)
+    one.wait_in(process, "look")
     os.kill(process.pid, signal.SIGSTOP)
     one.effects.with_suffix(".hold-look").unlink()
     one.wait_for_lease()
     assert one.finish("recover", RUN)["status"] == "finished"
     before = one.did()
     os.kill(process.pid, signal.SIGCONT)
-    process.kill()
-    process.communicate()
+    process.join(30)
+    assert process.exitcode == 1  # `LeaseLost`
+    assert not one.out.exists()
     assert one.did() == before == ["look a", "look a", "pay b"]
 
 
 def test_c91_before_its_lease_nobody_takes_over(house):
     runner = house.runner(["x"])
-    from adjourn.graph import starts
-
     row = starts.new_run(
         "go", thread_id="t", by=None, run_id=RUN, graph="react", signature="s", owner="dead", lease_s=30
     )
     runner.database.write(lambda c: starts.store(c, row))
-    import asyncio
-
     with pytest.raises(RunBusy, match="dead"):
-        asyncio.run(runner.recover(RUN))
+        runner.recover_sync(RUN)
 
 
 def test_c91_a_run_that_died_before_its_first_checkpoint_starts_from_its_input(house):
     runner = house.runner(["hello"])
-    from adjourn.graph import starts
-
     row = starts.new_run(
         "go", thread_id="t", by=None, run_id=RUN, graph="react", signature="s", owner="dead", lease_s=-1
     )
@@ -194,8 +202,6 @@ def test_c91_a_run_that_died_before_its_first_checkpoint_starts_from_its_input(h
 
 
 def test_c90_the_fence_refuses_a_stale_owner(tmp_path):
-    from adjourn.graph import starts
-
     database = Database(f"sqlite:///{tmp_path / 'a.db'}")
     row = starts.new_run(
         "go", thread_id="t", by=None, run_id=RUN, graph="g", signature="s", owner="one", lease_s=-1

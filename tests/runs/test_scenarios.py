@@ -3,12 +3,12 @@
 import json
 
 import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+from runs.shop import Shop
+
 from adjourn.checkpoints.errors import AlreadyAnswered, InvalidAnswer
 from adjourn.graph import Limits
 from adjourn.nodes.scripted import call, says
-from langchain_core.messages import AIMessage, ToolMessage
-
-from runs.shop import Shop
 
 S1_TEXT = "看看支付服务最近报错，顺便对照一下文档里的处理建议"
 
@@ -134,7 +134,8 @@ async def test_s5_a_missing_parameter_then_going_on_elsewhere(house):
 async def test_s5_everything_known_asks_nothing(house):
     shop = Shop()
     runner = house.runner(
-        [says("", call("query_logs", {"environment": "prod", "service_id": "svc-pay-001"}, id="q1")), "ok"], shop
+        [says("", call("query_logs", {"environment": "prod", "service_id": "svc-pay-001"}, id="q1")), "ok"],
+        shop,
     )
     run = await runner.start("看看日志")
     assert (run.status, run.questions) == ("finished", [])
@@ -187,7 +188,13 @@ async def test_s7_reads_and_writes_in_one_step(house):
     runner = house.runner([s7_turn(), "done"], shop)
     run = await runner.start("go")
     took = max(one[3] for one in shop.ran) - min(one[2] for one in shop.ran)
-    assert [(one.call_id, one.batch) for one in run.calls] == [("a", 0), ("b", 0), ("c", 1), ("d", 2), ("e", 3)]
+    assert [(one.call_id, one.batch) for one in run.calls] == [
+        ("a", 0),
+        ("b", 0),
+        ("c", 1),
+        ("d", 2),
+        ("e", 3),
+    ]
     for name, _, start, end in shop.ran:
         if name == "publish_release":
             assert not [one for one in shop.ran if one[2] < end and one[3] > start and one[2] != start]

@@ -26,7 +26,9 @@ def checkpoint(values: Mapping[str, Any], version: int = 1) -> Any:
     }
 
 
-def put(saver: SQLAlchemySaver, where: Any, values: Mapping[str, Any], version: int = 1, **metadata: Any) -> Any:
+def put(
+    saver: SQLAlchemySaver, where: Any, values: Mapping[str, Any], version: int = 1, **metadata: Any
+) -> Any:
     """Store a checkpoint in which every channel is new. Gives its config."""
     state = checkpoint(values, version)
     return saver.put(where, state, {"source": "loop", "step": version, **metadata}, state["channel_versions"])  # type: ignore[typeddict-item]
@@ -42,5 +44,5 @@ def scalar(saver: SQLAlchemySaver, query: str) -> Any:
     return saver.database.read(lambda connection: connection.execute(sa.text(query)).scalar())
 
 
-def execute(saver: SQLAlchemySaver, query: str, **values: Any) -> None:
-    saver.database.write(lambda connection: connection.execute(sa.text(query), values))
+def execute(saver: SQLAlchemySaver, query: str) -> None:
+    saver.database.write(lambda connection: connection.exec_driver_sql(query))

@@ -14,7 +14,9 @@ from adjourn.checkpoints.saver import SQLAlchemySaver
 async def test_the_conformance_suite_passes_whole(kind: str, tmp_path: Path) -> None:
     @checkpointer_test(name=f"SQLAlchemySaver, {kind}")
     async def savers() -> AsyncIterator[SQLAlchemySaver]:
-        with SQLAlchemySaver(f"sqlite:///{tmp_path}/{uuid4()}.db" if kind == "file" else "sqlite://") as saver:
+        with SQLAlchemySaver(
+            f"sqlite:///{tmp_path}/{uuid4()}.db" if kind == "file" else "sqlite://"
+        ) as saver:
             yield saver
 
     report = await validate(savers)

@@ -9,9 +9,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.types import Command, Send, interrupt
+from store.stored_graphs import config, scalar
 
 from adjourn.checkpoints.saver import SQLAlchemySaver
-from store.stored_graphs import config, scalar
 
 
 class State(TypedDict, total=False):
@@ -36,13 +36,23 @@ def assistant(state: State) -> dict[str, Any]:
     turn = state.get("turn", 0)
     if turn == 2:  # takes its first message back, and replaces one by its id
         return {"messages": [RemoveMessage(id="a0"), HumanMessage("changed", id="h")], "turn": 3}
-    return {"messages": [call(turn)], "notes": [HumanMessage(f"note {turn}", id=f"n{turn}")], "turn": turn + 1}
+    return {
+        "messages": [call(turn)],
+        "notes": [HumanMessage(f"note {turn}", id=f"n{turn}")],
+        "turn": turn + 1,
+    }
 
 
 def tools(state: State) -> dict[str, Any]:
     turn = state["turn"]
-    result = ToolMessage(f"found {turn}", id=f"t{turn}", tool_call_id=f"c{turn - 1}", name="search", artifact=[1, {2}])
-    return {"messages": [result], "log": [{"turn": turn, "text": "x" * 300}], "facts": {"last": turn, 5: "five"}}
+    result = ToolMessage(
+        f"found {turn}", id=f"t{turn}", tool_call_id=f"c{turn - 1}", name="search", artifact=[1, {2}]
+    )
+    return {
+        "messages": [result],
+        "log": [{"turn": turn, "text": "x" * 300}],
+        "facts": {"last": turn, 5: "five"},
+    }
 
 
 def chat() -> StateGraph[Any, Any, Any, Any]:
@@ -96,13 +106,17 @@ def test_each_message_is_stored_once(file_saver: SQLAlchemySaver) -> None:
     with SQLAlchemySaver(str(file_saver.database.url)) as other:  # another process goes on
         second = chat().compile(checkpointer=other)
         second.invoke({"messages": [HumanMessage("more", id="h3")], "turn": 4}, config())
-        assert scalar(other, "SELECT count(*) FROM messages") == scalar(other, "SELECT count(DISTINCT hash) FROM messages")
+        assert scalar(other, "SELECT count(*) FROM messages") == scalar(
+            other, "SELECT count(DISTINCT hash) FROM messages"
+        )
 
 
 def test_ranges_stay_whole_over_many_processes(file_url: str) -> None:
     for number in range(12):
         with SQLAlchemySaver(file_url) as saver:
-            chat().compile(checkpointer=saver).invoke({"messages": [HumanMessage("go", id=f"h{number}")], "turn": 4}, config())
+            chat().compile(checkpointer=saver).invoke(
+                {"messages": [HumanMessage("go", id=f"h{number}")], "turn": 4}, config()
+            )
             newest = scalar(saver, "SELECT channels FROM checkpoints ORDER BY checkpoint_id DESC LIMIT 1")
     assert newest.count("],[") <= 6  # 36 messages and their notes, in blocks of 16
 
@@ -182,7 +196,10 @@ def test_interrupts_in_subgraphs_survive_a_new_process(file_url: str, answer: An
 
 def test_parallel_sends_apply_in_langgraphs_order(saver: SQLAlchemySaver) -> None:
     def fan(state: State) -> list[Send]:
-        return [Send("work", {"turn": number, "messages": [HumanMessage(f"s{number}", id=f"s{number}")]}) for number in range(7)]
+        return [
+            Send("work", {"turn": number, "messages": [HumanMessage(f"s{number}", id=f"s{number}")]})
+            for number in range(7)
+        ]
 
     def build(one: Any) -> Any:
         graph = StateGraph(State)

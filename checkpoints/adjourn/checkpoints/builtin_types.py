@@ -7,6 +7,7 @@ and no name that was stored is ever looked up anywhere but in these tables.
 import base64
 import datetime as dt
 import decimal
+import importlib
 import ipaddress
 import pathlib
 import re
@@ -69,7 +70,12 @@ _known("range", range, take=lambda r: [r.start, r.stop, r.step], make=lambda c: 
 _known("slice", slice, take=lambda s: [s.start, s.stop, s.step], make=lambda c: slice(*c))
 
 _known("date", dt.date, take=dt.date.isoformat, make=dt.date.fromisoformat)
-_known("timedelta", dt.timedelta, take=lambda d: [d.days, d.seconds, d.microseconds], make=lambda c: dt.timedelta(*c))
+_known(
+    "timedelta",
+    dt.timedelta,
+    take=lambda d: [d.days, d.seconds, d.microseconds],
+    make=lambda c: dt.timedelta(*c),
+)
 _known("zone", zoneinfo.ZoneInfo, take=str, make=zoneinfo.ZoneInfo)
 _known("timezone", dt.timezone, take=lambda z: z.utcoffset(None), make=dt.timezone)
 
@@ -127,8 +133,10 @@ def pack_array(value: Any) -> tuple[str, Json] | None:
 
 
 def _make_array(content: Json, _unpack: Callable[[Json], Any]) -> Any:
-    import numpy
-
+    try:
+        numpy: Any = importlib.import_module("numpy")  # this name and no other
+    except ImportError as error:
+        raise ValueError("it holds an array, and numpy is not installed") from error
     kind = numpy.dtype(content[0])
     if kind.hasobject:
         raise ValueError("an array of objects is never stored")

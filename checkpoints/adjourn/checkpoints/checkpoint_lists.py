@@ -31,9 +31,7 @@ class Page:
     behind: tuple[str, int] | None = field(default=None)
 
 
-def read_page(
-    connection: Connection, page: Page, codec: Codec
-) -> tuple[list[CheckpointTuple], Page | None]:
+def read_page(connection: Connection, page: Page, codec: Codec) -> tuple[list[CheckpointTuple], Page | None]:
     """The checkpoints of a page, and the next page, or None when this was the last.
 
     Raises `StoredDataError` when a row is damaged.
@@ -57,7 +55,9 @@ def read_page(
 
 def _query(page: Page) -> Any:
     columns = {
-        name: value for name, value in page.filter.items() if name in _COLUMNS and type(value) is _COLUMNS[name]
+        name: value
+        for name, value in page.filter.items()
+        if name in _COLUMNS and type(value) is _COLUMNS[name]
     }
     return statements.list_checkpoints(
         thread_id=page.thread_id,

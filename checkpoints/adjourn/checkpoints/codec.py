@@ -40,6 +40,7 @@ class Placer(Protocol):
 
     def place(self, messages: Sequence[BaseMessage]) -> Ranges:
         """The `seq` ranges under which these messages are stored, in order."""
+        ...
 
 
 class Finder(Protocol):
@@ -47,9 +48,11 @@ class Finder(Protocol):
 
     def messages(self, ranges: Ranges) -> list[BaseMessage]:
         """The messages of these ranges, in order."""
+        ...
 
     def parts(self, ranges: Ranges) -> list[Any]:
         """The values of these ranges of `channel_values`, in order."""
+        ...
 
 
 def is_plain(value: object, depth: int = 0) -> bool:
@@ -150,7 +153,11 @@ class _Packing:
     def pack(self, value: Any) -> Json:
         kind = type(value)
         if kind is str:
-            return value if _is_unicode(value) else tagged("text", _base64(value.encode("utf-8", "surrogatepass")))
+            return (
+                value
+                if _is_unicode(value)
+                else tagged("text", _base64(value.encode("utf-8", "surrogatepass")))
+            )
         if kind is int:
             return value if -(2**63) <= value < 2**64 else tagged("int", str(value))
         if kind is float:
@@ -159,7 +166,9 @@ class _Packing:
             return value
         self.depth += 1
         if self.depth > DEEPEST:
-            raise UsageError(f"a value is nested deeper than {DEEPEST} levels, or holds itself; it cannot be stored")
+            raise UsageError(
+                f"a value is nested deeper than {DEEPEST} levels, or holds itself; it cannot be stored"
+            )
         try:
             return self._pack_container(value, kind)
         finally:

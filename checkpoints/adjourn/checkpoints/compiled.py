@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DBAPIError
 
 Row = tuple[Any, ...]
 
@@ -100,6 +101,6 @@ def _compile(statement: sa.ClauseElement, dialect: sa.Dialect) -> _Compiled:
 def _translated(connection: Connection, text: str, error: Exception) -> BaseException:
     """A driver's error as SQLAlchemy's; values stay out of the message."""
     driver: Any = connection.dialect.loaded_dbapi
-    return sa.exc.DBAPIError.instance(
+    return DBAPIError.instance(
         text, None, error, driver.Error, hide_parameters=True, dialect=connection.dialect
     )

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import StaticPool
 
 from adjourn.checkpoints.errors import StoreError
@@ -27,7 +29,11 @@ WORKERS = 8  # threads that serve async callers: SQLite writes one at a time, so
 CACHED_STATEMENTS = 256  # SQLite: prepared statements a connection keeps; the driver's 128 are too few
 
 # Databases whose driver is an extra: the package that is missing, and the extra that brings it.
-_EXTRAS = {"postgresql": ("psycopg", "postgres"), "mysql": ("pymysql", "mysql"), "mariadb": ("pymysql", "mysql")}
+_EXTRAS = {
+    "postgresql": ("psycopg", "postgres"),
+    "mysql": ("pymysql", "mysql"),
+    "mariadb": ("pymysql", "mysql"),
+}
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
 
 
@@ -81,10 +87,10 @@ class Database:
             engine = sa.create_engine(
                 self.url, connect_args={"check_same_thread": False, **arguments}, **options
             )
-        except (ImportError, sa.exc.NoSuchModuleError) as error:
+        except (ImportError, NoSuchModuleError) as error:
             raise StoreError(_missing_driver(self.url)) from error
-        sa.event.listen(engine, "connect", self._on_connect)
-        sa.event.listen(engine, "begin", _begin)
+        event.listen(engine, "connect", self._on_connect)
+        event.listen(engine, "begin", _begin)
         return engine
 
     def _on_connect(self, connection: Any, _record: Any) -> None:
@@ -161,7 +167,7 @@ class Database:
 
                 try:
                     prepare(self)
-                except (sa.exc.DBAPIError, sqlite3.Error, OSError) as error:
+                except (DBAPIError, sqlite3.Error, OSError) as error:
                     raise StoreError(self._why_not_open(error)) from error
                 self._is_set_up = True
 
@@ -196,7 +202,7 @@ def _begin(connection: Connection) -> None:
 def _parsed(url: str) -> sa.URL:
     try:
         parsed = make_url(url)
-    except (sa.exc.ArgumentError, ValueError) as error:
+    except (ArgumentError, ValueError) as error:
         raise StoreError(f"{url!r} is not a database URL; write one like sqlite:///adjourn.db") from error
     # `postgresql://` alone would ask for a driver that the extras do not bring
     driver = _DRIVERS.get(parsed.drivername)

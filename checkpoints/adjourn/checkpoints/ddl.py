@@ -13,7 +13,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 def sqlite_statements(metadata: sa.MetaData) -> Iterator[str]:
     """The CREATE of each table and index, in an order that can be executed."""
-    dialect = sqlite.dialect()  # type: ignore[no-untyped-call]
+    dialect = sqlite.dialect()
     for table in metadata.sorted_tables:
         yield _commented(table, str(CreateTable(table).compile(dialect=dialect)))
         for index in sorted(table.indexes, key=lambda index: str(index.name)):

@@ -352,7 +352,7 @@ def newest_run(connection: Connection, thread_id: str) -> RunRow | None:
 def count_runs(connection: Connection) -> dict[str, int]:
     """How many runs there are per status."""
     counted = connection.execute(select(runs.c.status, func.count()).group_by(runs.c.status))
-    return {status: count for status, count in counted}
+    return dict(counted)
 
 
 def read_steps(connection: Connection, run_id: str) -> list[StepRow]:

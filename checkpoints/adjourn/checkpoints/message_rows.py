@@ -79,7 +79,7 @@ def to_row(message: BaseMessage, codec: Codec) -> MessageRow:
     calls = fields.get("tool_calls")
     tool_calls = dump(codec.pack(calls)) if calls else None
     _add_rest(message, rest, codec)
-    row = (
+    row = MessageRow(
         columns["id"],
         _role(type(message)),
         columns["name"],
@@ -87,8 +87,9 @@ def to_row(message: BaseMessage, codec: Codec) -> MessageRow:
         columns["tool_call_id"],
         tool_calls,
         dump(rest) if rest else None,
+        hash="",
     )
-    return MessageRow(*row, hash=hash_of(row))
+    return row._replace(hash=hash_of(row[:-1]))
 
 
 def hash_of(columns: tuple[str | None, ...]) -> str:
@@ -116,7 +117,7 @@ def pack_inline(message: BaseMessage, codec: Codec) -> Json:
 
 def unpack_inline(tree: Json, codec: Codec) -> BaseMessage:
     """What `pack_inline` gave. Raises `ValueError` when the tree is another one."""
-    return _build(MessageRow(*tree, hash=""), codec)
+    return _build(MessageRow._make([*tree, ""]), codec)
 
 
 def _role(kind: type[BaseMessage]) -> str:

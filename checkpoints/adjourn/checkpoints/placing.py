@@ -15,7 +15,16 @@ from sqlalchemy.engine import Connection
 from adjourn.checkpoints import statements
 from adjourn.checkpoints.codec import Codec, Json, Ranges, dump, is_storable, parse, tagged
 from adjourn.checkpoints.message_rows import to_row
-from adjourn.checkpoints.thread_memory import BLOCK, Numbers, Owner, PlacedList, Reference, Remembered, ThreadMemory, compress, extend
+from adjourn.checkpoints.thread_memory import (
+    BLOCK,
+    Owner,
+    PlacedList,
+    Reference,
+    Remembered,
+    ThreadMemory,
+    compress,
+    extend,
+)
 
 START = "__start__"  # LangGraph's channel for a run's input, a dict by channel
 SHORT = 40  # characters of JSON that stand in the checkpoint: less than a row of their own would take
@@ -124,8 +133,7 @@ class Placing:
         tree: dict[str, Json] = {}
         for key, member in value.items():
             shown = self.text(self._channel, member)
-            long = len(shown) > PART
-            tree[key] = tagged("part", self._value_row(shown)) if long else self._codec.pack(member, self)
+            tree[key] = tagged("part", self._value_row(shown)) if len(shown) > PART else parse(shown)
         return tree
 
     def _divide_list(self, value: list[Any]) -> Json:
@@ -157,28 +165,34 @@ def continue_numbers(connection: Connection, memory: ThreadMemory, thread: int) 
 
 
 def continue_blocks(
-    connection: Connection, memory: ThreadMemory, thread: int, ns: str, references: Mapping[str, Reference]
+    connection: Connection, memory: ThreadMemory, ns: str, references: Mapping[str, Reference]
 ) -> None:
     """Go on in the open blocks of these channels, so that their ranges stay whole over processes."""
     for channel, reference in references.items():
         owner = (ns, channel, "whole")
         if type(reference) is list and reference and owner not in memory.message_numbers.next:
-            query = statements.last_message_between
-            _continue_block(connection, query, memory.message_numbers, owner, thread, reference[-1][1])
+            _continue_messages(connection, memory, owner, reference[-1][1])
         elif type(reference) is int and owner not in memory.value_numbers.next:
-            query = statements.last_value_between
-            _continue_block(connection, query, memory.value_numbers, owner, thread, reference)
-            if last := _last_part(connection, thread, reference):
-                part = (ns, channel, "part")
-                _continue_block(connection, query, memory.value_numbers, part, thread, last)
+            _continue_values(connection, memory, owner, reference)
+            if last := _last_part(connection, memory.known_thread(), reference):
+                _continue_values(connection, memory, (ns, channel, "part"), last)
 
 
-def _continue_block(
-    connection: Connection, query: statements.Statement, numbers: Numbers, owner: Owner, thread: int, last: int
-) -> None:
-    end = -(-last // BLOCK) * BLOCK
-    used = query.value(connection, {"thread": thread, "first": last, "last": end}) or last
-    numbers.next[owner] = used + 1
+def _continue_messages(connection: Connection, memory: ThreadMemory, owner: Owner, last: int) -> None:
+    where = _block(memory, last)
+    used = statements.last_message_between.value(connection, where) or last
+    memory.message_numbers.next[owner] = used + 1
+
+
+def _continue_values(connection: Connection, memory: ThreadMemory, owner: Owner, last: int) -> None:
+    where = _block(memory, last)
+    used = statements.last_value_between.value(connection, where) or last
+    memory.value_numbers.next[owner] = used + 1
+
+
+def _block(memory: ThreadMemory, last: int) -> dict[str, int]:
+    """The numbers from `last` to the end of its block."""
+    return {"thread": memory.known_thread(), "first": last, "last": -(-last // BLOCK) * BLOCK}
 
 
 def _last_part(connection: Connection, thread: int, seq: int) -> int | None:

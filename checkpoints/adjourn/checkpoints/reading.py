@@ -94,7 +94,9 @@ class ThreadReader:
     def _value(self, seq: int) -> Any:
         text = self._values.get(seq)
         if text is None:
-            raise StoredDataError("channel_values", self._key(seq), "a checkpoint refers to it, and it is missing")
+            raise StoredDataError(
+                "channel_values", self._key(seq), "a checkpoint refers to it, and it is missing"
+            )
         return self.decode(text, "channel_values", self._key(seq))
 
     def _key(self, seq: int) -> str:

@@ -45,7 +45,9 @@ class Registry:
         """The stored name and the fields of an object. A class that is not registered is kept as data."""
         name = type_name(type(value))
         if name not in self._known:
-            self._warn(name, "a %s is stored, but the class is not registered: it will be loaded as plain data")
+            self._warn(
+                name, "a %s is stored, but the class is not registered: it will be loaded as plain data"
+            )
         return name, _fields_of(value)
 
     def put_together(self, name: str, fields: Any) -> Any:
@@ -62,6 +64,9 @@ class Registry:
             logger.warning(f"{text} (pass it in `types=[...]`)", name)
 
 
+_CONTENTS: tuple[type[Any], ...] = (dict, list, set, str, int, float, bytes)
+
+
 def _fields_of(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
@@ -70,20 +75,22 @@ def _fields_of(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if hasattr(value, f.name)}
     if isinstance(value, tuple):
-        return value._asdict() if hasattr(value, "_asdict") else tuple(value)
-    for kind in (dict, list, set, str, int, float):  # a subclass: its content without the class
+        return dict(zip(value._fields, value, strict=True)) if hasattr(value, "_fields") else tuple(value)
+    return _content_of(value)
+
+
+def _content_of(value: Any) -> Any:
+    """Of a subclass, its content without the class; of a class, its name; of anything else, its repr."""
+    for kind in _CONTENTS:
         if isinstance(value, kind):
             return kind(value)
-    if isinstance(value, type):
-        return type_name(value)
-    return repr(value)
+    return type_name(value) if isinstance(value, type) else repr(value)
 
 
 def _pydantic_fields(value: BaseModel) -> dict[str, Any]:
     fields = dict(value.__dict__)
     fields |= value.__pydantic_extra__ or {}
-    private = {key: v for key, v in (value.__pydantic_private__ or {}).items()}
-    return fields | private
+    return fields | (value.__pydantic_private__ or {})
 
 
 def _restore(kind: type, fields: Any) -> Any:

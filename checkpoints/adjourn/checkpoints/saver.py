@@ -6,13 +6,13 @@ transactions on the database's worker threads.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
-    WRITES_IDX_MAP,
     BaseCheckpointSaver,
     ChannelVersions,
     Checkpoint,
@@ -22,26 +22,25 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from adjourn.checkpoints import statements, thread_ops
 from adjourn.checkpoints.checkpoint_lists import Page, read_page
-from adjourn.checkpoints.codec import Codec, dump, parse
-from adjourn.checkpoints.database import Database, now
+from adjourn.checkpoints.codec import Codec
+from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.delta_history import read_delta_history
-from adjourn.checkpoints.placing import Placing, continue_blocks
+from adjourn.checkpoints.put_rows import CheckpointPut, Where, WritesPut, named_in
 from adjourn.checkpoints.reading import CheckpointRow, ThreadReader
-from adjourn.checkpoints.thread_memory import Head, Memories, Reference, ThreadMemory
-from adjourn.checkpoints.thread_rows import StaleMemory, know_namespace, know_thread
-
-T = TypeVar("T")
+from adjourn.checkpoints.thread_memory import Head, Memories, ThreadMemory
+from adjourn.checkpoints.thread_rows import StaleMemory, know_thread
 
 FENCE = "__adjourn_fence"  # keys of `configurable`: the double underscore keeps them out of the metadata
 OUTBOX = "__adjourn_outbox"
 ATTEMPTS = 5  # at one transaction, when another process wrote to the thread at the same moment
 PAGE = 50  # checkpoints that `list` reads at a time
 
-_IN_COLUMNS = frozenset({"id", "ts", "channel_values", "channel_versions", "versions_seen"})
+# Two processes that wait for each other's rows: PostgreSQL's SQLSTATE, MySQL's number.
+_DEADLOCKS = frozenset({"40P01", "40001", 1213})
 
 
 class Fence(Protocol):
@@ -55,8 +54,8 @@ class Outbox(Protocol):
     """Rows that ride on a put; found in `configurable["__adjourn_outbox"]`."""
 
     def write(self, connection: Connection) -> None:
-        """Write the rows. Called in the put's transaction, behind the checkpoint's rows; maybe twice, when a
-        first attempt was rolled back."""
+        """Write the rows. Called in the put's transaction, behind the checkpoint's rows; again, when a first
+        attempt was rolled back because another process wrote to the thread."""
 
     def committed(self) -> None:
         """Called once after COMMIT: by `put` on its thread, by `aput` on the event loop's."""
@@ -83,6 +82,18 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         """Let loading restore these classes, and those that their annotations name."""
         self.codec.registry.register(*schemas)
 
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> "SQLAlchemySaver":
+        """Register classes that LangGraph found in a graph's own schemas, as (module, name).
+
+        Called by LangGraph when a graph is compiled, if `LANGGRAPH_STRICT_MSGPACK` is set. Nothing is
+        imported: a class that the graph names is there.
+        """
+        for module, name, *_ in extra_allowlist:
+            found = getattr(sys.modules.get(module), name, None)
+            if isinstance(found, type):
+                self.register(found)
+        return self
+
     def setup(self) -> None:
         """Create the tables. Called by the first transaction anyhow."""
         self.database.setup()
@@ -105,7 +116,7 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
 
         Raises `StoredDataError` when a row is damaged.
         """
-        where = _Where(config)
+        where = Where.of(config)
         with self._memories.hold(where.thread_id) as memory:
             try:
                 return self.database.read(lambda connection: self._read_tuple(connection, where, memory))
@@ -114,7 +125,7 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
                 raise
 
     def _read_tuple(
-        self, connection: Connection, where: "_Where", memory: ThreadMemory
+        self, connection: Connection, where: Where, memory: ThreadMemory
     ) -> CheckpointTuple | None:
         query = statements.one_checkpoint if where.checkpoint_id else statements.newest_checkpoint
         found = query.first(connection, where.values)
@@ -147,7 +158,7 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """What `channels` received on the way to a checkpoint: see the base class."""
-        where = _Where(config)
+        where = Where.of(config)
         return self.database.read(
             partial(read_delta_history, where=where.values, channels=channels, codec=self.codec)
         )
@@ -166,7 +177,7 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         Raises what the fence and the outbox raise; then nothing is stored.
         """
         stored = self._put(config, checkpoint, metadata, new_versions)
-        if outbox := config["configurable"].get(OUTBOX):
+        if outbox := named_in(config).get(OUTBOX):
             outbox.committed()
         return stored
 
@@ -177,155 +188,51 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        where = _Where(config)
-        full_metadata = get_checkpoint_metadata(config, metadata)
-        outbox: Outbox | None = config["configurable"].get(OUTBOX)
+        where = Where.of(config)
+        put = CheckpointPut(where, checkpoint, get_checkpoint_metadata(config, metadata), new_versions)
+        outbox: Outbox | None = named_in(config).get(OUTBOX)
 
         def work(connection: Connection, memory: ThreadMemory) -> None:
-            self._put_rows(connection, memory, where, checkpoint, full_metadata, new_versions)
+            put.store(connection, memory, self.codec)
             if outbox is not None:
                 outbox.write(connection)
 
-        self._transact(where, work)
-        return {
-            "configurable": {
-                "thread_id": where.thread_id,
-                "checkpoint_ns": where.ns,
-                "checkpoint_id": checkpoint["id"],
-            }
-        }
-
-    def _put_rows(
-        self,
-        connection: Connection,
-        memory: ThreadMemory,
-        where: "_Where",
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> None:
-        thread, namespace = know_namespace(connection, memory, where.thread_id, where.ns)
-        self._touch(connection, memory, thread, where.ns, checkpoint["id"], metadata.get("step"))
-        parent = self._head(connection, memory, where, namespace)
-        if parent is not None:
-            continue_blocks(connection, memory, thread, where.ns, parent.references)
-        placing = Placing(memory, thread, where.ns, self.codec)
-        references = _references(placing, checkpoint, new_versions, parent)
-        placing.insert(connection)
-        row = self._checkpoint_row(checkpoint, metadata, references)
-        key = {"namespace": namespace, "parent_id": where.checkpoint_id}
-        statements.put_checkpoint.change(connection, {**row, **key})
-        versions = dict(checkpoint["channel_versions"])
-        memory.remember_head(where.ns, checkpoint["id"], Head(versions, references))
-
-    def _touch(
-        self,
-        connection: Connection,
-        memory: ThreadMemory,
-        thread: int,
-        ns: str,
-        checkpoint_id: str,
-        step: int | None,
-    ) -> None:
-        """Move the thread on. Its row is then held until COMMIT: processes write to a thread in turn."""
-        values = {"thread": thread, "generation_known": memory.generation, "moment": now()}
-        if ns:
-            moved = statements.touch_thread.change(connection, values)
-        else:
-            newest = {"newest": checkpoint_id, "newest_step": step}
-            moved = statements.advance_thread.change(connection, {**values, **newest})
-        if moved == 0:
-            raise StaleMemory
-
-    def _head(
-        self, connection: Connection, memory: ThreadMemory, where: "_Where", namespace: int
-    ) -> Head | None:
-        """The references of the parent checkpoint; None without one."""
-        if where.checkpoint_id is None:
-            return None
-        head = memory.heads.get((where.ns, where.checkpoint_id))
-        if head is None:
-            values = {"namespace": namespace, "checkpoint_id": where.checkpoint_id}
-            row = statements.read_refs.first(connection, values)
-            if row is None:
-                return None
-            head = Head(self.codec.decode(row[1]), parse(row[0]))
-        return head
-
-    def _checkpoint_row(
-        self, checkpoint: Checkpoint, metadata: CheckpointMetadata, references: dict[str, Reference]
-    ) -> dict[str, Any]:
-        encode = self.codec.encode
-        rest = {key: value for key, value in checkpoint.items() if key not in _IN_COLUMNS}
-        run_id = metadata.get("run_id")
-        return {
-            "checkpoint_id": checkpoint["id"],
-            "ts": checkpoint["ts"],
-            "source": metadata.get("source"),
-            "step": metadata.get("step"),
-            "run_id": run_id if run_id is None else str(run_id)[:255],
-            "channels": dump(references),
-            "channel_versions": encode(checkpoint["channel_versions"]),
-            "versions_seen": encode(checkpoint["versions_seen"]),
-            "metadata": encode(metadata),
-            "rest": encode(rest),
-        }
+        self._transact(config, where, work)
+        named = {"thread_id": where.thread_id, "checkpoint_ns": where.ns, "checkpoint_id": checkpoint["id"]}
+        return {"configurable": named}
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Store what a task wrote. Storing a task's writes again changes nothing, except for errors,
         interrupts and answers, which are replaced."""
-        where = _Where(config)
-        work = partial(self._put_writes_rows, where=where, writes=writes, task_id=task_id, task_path=task_path)
-        self._transact(where, work)
+        put = WritesPut(Where.of(config), writes, task_id, task_path)
+        self._transact(config, put.where, partial(put.store, codec=self.codec))
 
-    def _put_writes_rows(
-        self,
-        connection: Connection,
-        memory: ThreadMemory,
-        *,
-        where: "_Where",
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str,
+    def _transact(
+        self, config: RunnableConfig, where: Where, work: Callable[[Connection, ThreadMemory], None]
     ) -> None:
-        thread, namespace = know_namespace(connection, memory, where.thread_id, where.ns)
-        if statements.read_generation.value(connection, {"thread": thread}) != memory.generation:
-            raise StaleMemory
-        if where.checkpoint_id and (head := memory.heads.get((where.ns, where.checkpoint_id))):
-            continue_blocks(connection, memory, thread, where.ns, head.references)
-        placing = Placing(memory, thread, where.ns, self.codec)
-        key = {"namespace": namespace, "checkpoint_id": where.checkpoint_id, "task_id": task_id}
-        rows = [
-            {
-                **key,
-                "task_path": task_path,
-                "idx": WRITES_IDX_MAP.get(channel, idx),
-                "channel": channel,
-                "value": placing.text(channel, value),
-            }
-            for idx, (channel, value) in enumerate(writes)
-        ]
-        placing.insert(connection)
-        statements.keep_write.change_many(connection, [row for row in rows if row["idx"] >= 0])
-        statements.replace_write.change_many(connection, [row for row in rows if row["idx"] < 0])
-
-    def _transact(self, where: "_Where", work: Callable[[Connection, ThreadMemory], T]) -> T:
         """Run `work` in a writing transaction, with the thread's memory, behind the fence.
 
         The memory is dropped with the transaction, so it never knows what was not committed. When another
         process wrote to the thread in the meantime, the work is done again with what is stored now.
         """
+        fence: Fence | None = named_in(config).get(FENCE)
+
+        def fenced(connection: Connection, memory: ThreadMemory) -> None:
+            if fence is not None:
+                fence.check(connection)
+            work(connection, memory)
+
         for attempt in range(1, ATTEMPTS + 1):
             with self._memories.hold(where.thread_id) as memory:
                 try:
-                    return self.database.write(lambda connection: work(*_fenced(connection, memory, where)))
+                    return self.database.write(partial(fenced, memory=memory))
                 except BaseException as error:
                     memory.forget()
-                    if not isinstance(error, IntegrityError | StaleMemory) or attempt == ATTEMPTS:
+                    if attempt == ATTEMPTS or not _is_passing(error):
                         raise
-        raise AssertionError("the last attempt returns or raises")
+        return None
 
     # Whole threads
 
@@ -401,7 +308,7 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         """`put`, on a worker thread. A cancelled caller does not stop it: the outbox hears of the COMMIT."""
         work = partial(self._put, config, checkpoint, metadata, new_versions)
         stored = asyncio.ensure_future(self.database.arun(work))
-        if outbox := config["configurable"].get(OUTBOX):
+        if outbox := named_in(config).get(OUTBOX):
             stored.add_done_callback(partial(_tell, outbox))
         return await asyncio.shield(stored)
 
@@ -428,43 +335,13 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         await self.database.arun(partial(self.delete_for_runs, run_ids))
 
 
-class _Where:
-    """Which thread, namespace and checkpoint a config names, and its fence."""
-
-    def __init__(self, config: RunnableConfig) -> None:
-        configurable = config["configurable"]
-        self.thread_id = str(configurable["thread_id"])
-        self.ns: str = configurable.get("checkpoint_ns") or ""
-        self.checkpoint_id: str | None = configurable.get("checkpoint_id") or None
-        self.fence: Fence | None = configurable.get(FENCE)
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """As values of a statement."""
-        return {"thread_id": self.thread_id, "ns": self.ns, "checkpoint_id": self.checkpoint_id}
-
-
-def _fenced(
-    connection: Connection, memory: ThreadMemory, where: _Where
-) -> tuple[Connection, ThreadMemory]:
-    if where.fence is not None:
-        where.fence.check(connection)
-    return connection, memory
-
-
-def _references(
-    placing: Placing, checkpoint: Checkpoint, new_versions: ChannelVersions, parent: Head | None
-) -> dict[str, Reference]:
-    """Where each channel's value stands: the parent's place if the channel did not change."""
-    references: dict[str, Reference] = {}
-    for channel, value in checkpoint["channel_values"].items():
-        version = checkpoint["channel_versions"].get(channel)
-        inherited = parent.references.get(channel) if parent else None
-        if channel in new_versions or inherited is None or parent.versions.get(channel) != version:  # type: ignore[union-attr]
-            references[channel] = placing.reference(channel, value)
-        else:
-            references[channel] = inherited
-    return references
+def _is_passing(error: BaseException) -> bool:
+    """Whether another process was in the way, so that a second attempt may succeed."""
+    if isinstance(error, IntegrityError | StaleMemory):
+        return True
+    cause = error.orig if isinstance(error, DBAPIError) else None
+    codes = {getattr(cause, "sqlstate", None), *getattr(cause, "args", ())[:1]}
+    return bool(codes & _DEADLOCKS)
 
 
 def _first_page(
@@ -473,13 +350,13 @@ def _first_page(
     before: RunnableConfig | None,
     limit: int | None,
 ) -> Page | None:
-    named = config["configurable"] if config else {}
+    named = config.get("configurable", {}) if config else {}
     thread_id = named.get("thread_id")
     return Page(
         thread_id=None if thread_id is None else str(thread_id),
         ns=named.get("checkpoint_ns"),
         checkpoint_id=named.get("checkpoint_id") or None,
-        before=before["configurable"].get("checkpoint_id") if before else None,
+        before=before.get("configurable", {}).get("checkpoint_id") if before else None,
         filter=filter or {},
         left=limit,
         size=PAGE if limit is None else max(1, min(PAGE, limit)),

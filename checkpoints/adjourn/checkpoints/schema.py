@@ -58,7 +58,9 @@ threads = Table(
     Column("thread_id", ID, nullable=False, comment="the name that callers use"),
     Column("checkpoint_id", ID, comment="newest checkpoint of the root namespace"),
     Column("step", Integer, comment="its step; -1 is the input"),
-    Column("generation", Integer, nullable=False, comment="grows when rows are taken away: caches are then void"),
+    Column(
+        "generation", Integer, nullable=False, comment="grows when rows are taken away: caches are then void"
+    ),
     Column("created_at", TIME, nullable=False),
     Column("updated_at", TIME, nullable=False),
     UniqueConstraint("thread_id"),  # two processes that open one thread meet in one row
@@ -100,7 +102,12 @@ channel_values = Table(
     "channel_values",
     metadata,
     Column("thread", NUMBER, ForeignKey("threads.id", ondelete="CASCADE"), nullable=False),
-    Column("seq", Integer, nullable=False, comment="its number, named by checkpoints.channels and by other values"),
+    Column(
+        "seq",
+        Integer,
+        nullable=False,
+        comment="its number, named by checkpoints.channels and by other values",
+    ),
     Column("channel", ID, nullable=False, comment="the channel that stored it first"),
     Column("value", LONG, nullable=False, comment='JSON; {"!": type, "v": ...} is what JSON cannot say'),
     Column("hash", WORD, nullable=False, comment="of value"),
@@ -119,7 +126,12 @@ checkpoints = Table(
     Column("source", WORD, comment="input, loop, update or fork"),
     Column("step", Integer),
     Column("run_id", ID, comment="LangGraph's run id, where the caller gave one"),
-    Column("channels", LONG, nullable=False, comment='per channel: [[first, last], ...] of messages.seq, channel_values.seq, or {"v": value}'),
+    Column(
+        "channels",
+        LONG,
+        nullable=False,
+        comment='per channel: [[first, last], ...] of messages.seq, channel_values.seq, or {"v": value}',
+    ),
     Column("channel_versions", LONG, nullable=False, comment="JSON"),
     Column("versions_seen", LONG, nullable=False, comment="JSON"),
     Column("metadata", LONG, nullable=False, comment="JSON"),
@@ -143,8 +155,18 @@ checkpoint_writes = Table(
     # no foreign key to checkpoints: LangGraph may store writes before their checkpoint
     Column("checkpoint_id", ID, nullable=False),
     Column("task_id", ID, nullable=False),
-    Column("idx", Integer, nullable=False, comment="position in the task; negative for errors, interrupts, answers"),
-    Column("task_path", PATH, nullable=False, comment="LangGraph applies writes in order of (task_path, task_id, idx)"),
+    Column(
+        "idx",
+        Integer,
+        nullable=False,
+        comment="position in the task; negative for errors, interrupts, answers",
+    ),
+    Column(
+        "task_path",
+        PATH,
+        nullable=False,
+        comment="LangGraph applies writes in order of (task_path, task_id, idx)",
+    ),
     Column("channel", ID, nullable=False),
     Column("value", LONG, nullable=False, comment="JSON, as in channel_values"),
     PrimaryKeyConstraint("namespace", "checkpoint_id", "task_id", "idx"),  # a task writes each position once

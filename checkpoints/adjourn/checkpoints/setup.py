@@ -3,18 +3,18 @@
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from adjourn.checkpoints import run_schema
 from adjourn.checkpoints.database import Database, now
 from adjourn.checkpoints.ddl import sqlite_statements
 from adjourn.checkpoints.errors import SchemaVersionError, StoreError
-from adjourn.checkpoints.schema import metadata, schema_version
+from adjourn.checkpoints.run_schema import runs
+from adjourn.checkpoints.schema import schema_version
 from adjourn.checkpoints.views import create_views
 
 VERSION = 1  # of the tables; one more with each migration
 LOCK = 6_420_901_177  # names the lock under which PostgreSQL and MySQL create; any number does
 LOCK_TIMEOUT_S = 60
 
-_RUN_TABLES = run_schema.metadata  # the same metadata: importing the module added its tables
+TABLES = runs.metadata  # of the saver and of the runtime: each module adds its tables when it is imported
 
 
 def prepare(database: Database) -> None:
@@ -57,15 +57,15 @@ def _lock(connection: Connection) -> None:
 
 def _create(connection: Connection) -> None:
     present = set(sa.inspect(connection).get_table_names())
-    if foreign := sorted(present & set(metadata.tables)):
+    if foreign := sorted(present & set(TABLES.tables)):
         raise StoreError(
             f"the database holds tables that are not Adjourn's: {', '.join(foreign)}; name another database"
         )
     if connection.dialect.name == "sqlite":
-        for statement in sqlite_statements(metadata):
+        for statement in sqlite_statements(TABLES):
             connection.exec_driver_sql(statement)
     else:
-        metadata.create_all(connection)
+        TABLES.create_all(connection)
     create_views(connection)
     row = {"id": 1, "version": VERSION, "updated_at": now()}
     connection.execute(schema_version.insert().values(row))

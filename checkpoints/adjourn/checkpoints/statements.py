@@ -20,6 +20,7 @@ from adjourn.checkpoints.schema import (
     threads,
 )
 
+
 def _always(statement: sa.ClauseElement) -> Statement:
     return Statement(lambda _dialect: statement)
 
@@ -175,7 +176,7 @@ def list_checkpoints(
     columns: Mapping[str, Any],
     behind: tuple[str, int] | None,
     limit: int,
-) -> sa.Select[Any]:
+) -> sa.Select[*tuple[Any, ...]]:
     """Checkpoints, newest first, at most `limit`. `None`: not restricted by it.
 
     `before`: older than this checkpoint id. `columns`: values that columns of `checkpoints` must have.

@@ -23,7 +23,9 @@ MOST_ROWS = 20_000  # rows of one thread whose hashes are remembered; above it t
 MOST_OBJECTS = 1_000  # message objects of one thread that are kept at least; older ones are then let go
 MOST_HEADS = 8  # checkpoints whose references are remembered: the newest of each namespace, and forks
 
-Reference = list[list[int]] | int | dict[str, Any]  # ranges of messages, a channel_values.seq, or {"v": value}
+Reference = (
+    list[list[int]] | int | dict[str, Any]
+)  # ranges of messages, a channel_values.seq, or {"v": value}
 Owner = tuple[str, str, str]  # namespace, channel, and "whole" or "part"
 
 
@@ -105,6 +107,12 @@ class ThreadMemory:
         self.value_hashes: dict[str, int] = {}
         self.message_numbers = Numbers()
         self.value_numbers = Numbers()
+
+    def known_thread(self) -> int:
+        """The id of the thread's row, for those who have just made sure that it is known."""
+        if self.thread is None:
+            raise AssertionError("the thread's row is known here")
+        return self.thread
 
     def remember_message(self, message: BaseMessage, seq: int, row_hash: str) -> Remembered:
         """This message object is stored under `seq`."""

@@ -22,6 +22,7 @@ from adjourn.checkpoints.schema import (
     threads,
 )
 from adjourn.checkpoints.thread_memory import expand
+from adjourn.checkpoints.thread_rows import made_id
 
 Item = TypeVar("Item")
 
@@ -43,11 +44,11 @@ def copy_thread(connection: Connection, source: str, target: str) -> None:
         return
     row = {**found, "thread_id": target, "updated_at": now()}
     old = row.pop("id")
-    new = connection.execute(threads.insert().values(row)).inserted_primary_key[0]
+    new = made_id(connection.execute(threads.insert().values(row)))
     for table in (messages, channel_values):
         _copy_rows(connection, table, "thread", old, new)
-    for namespace, ns in connection.execute(_namespaces(old)).all():
-        made = connection.execute(namespaces.insert().values(thread=new, ns=ns)).inserted_primary_key[0]
+    for namespace, ns in _namespaces(connection, old):
+        made = made_id(connection.execute(namespaces.insert().values(thread=new, ns=ns)))
         for table in (checkpoints, checkpoint_writes):
             _copy_rows(connection, table, "namespace", namespace, made)
 
@@ -58,8 +59,9 @@ def _copy_rows(connection: Connection, table: sa.Table, owner: str, old: int, ne
     connection.execute(table.insert().from_select(names, rows.where(table.c[owner] == old)))
 
 
-def _namespaces(thread: int) -> sa.Select[tuple[int, str]]:
-    return sa.select(namespaces.c.id, namespaces.c.ns).where(namespaces.c.thread == thread)
+def _namespaces(connection: Connection, thread: int) -> list[tuple[int, str]]:
+    query = sa.select(namespaces.c.id, namespaces.c.ns).where(namespaces.c.thread == thread)
+    return [(row.id, row.ns) for row in connection.execute(query)]
 
 
 def pruning(strategy: str) -> Callable[..., None]:
@@ -92,7 +94,9 @@ def threads_of_runs(connection: Connection, run_ids: Sequence[str]) -> list[str]
 def delete_runs(connection: Connection, thread_id: str, run_ids: Sequence[str]) -> None:
     """Take the checkpoints of these runs out of a thread."""
     unwanted = set(run_ids)
-    _shrink(connection, thread_id, lambda rows: {key for key, row in rows.items() if row.run_id not in unwanted})
+    _shrink(
+        connection, thread_id, lambda rows: {key for key, row in rows.items() if row.run_id not in unwanted}
+    )
 
 
 Rows = dict[str, Any]  # checkpoint id -> its row, of one namespace
@@ -105,7 +109,7 @@ def _shrink(connection: Connection, thread_id: str, wanted: Callable[[Rows], set
         return
     grown = threads.update().where(threads.c.id == thread).values(generation=threads.c.generation + 1)
     connection.execute(grown)
-    for namespace, _ns in connection.execute(_namespaces(thread)).all():
+    for namespace, _ns in _namespaces(connection, thread):
         _shrink_namespace(connection, namespace, wanted)
     _drop_unused(connection, thread)
     _name_newest(connection, thread)
@@ -155,7 +159,9 @@ def _drop_unused(connection: Connection, thread: int) -> None:
         if seq not in used_values:
             used_values.add(seq)
             if '"!"' in values.get(seq, ""):
-                _collect(_tree("channel_values", f"thread {thread} seq {seq}", values[seq]), used_messages, waiting)
+                _collect(
+                    _tree("channel_values", f"thread {thread} seq {seq}", values[seq]), used_messages, waiting
+                )
     known = connection.execute(sa.select(messages.c.seq).where(messages.c.thread == thread)).scalars()
     _delete_rows(connection, messages, thread, (seq for seq in known.all() if seq not in used_messages))
     _delete_rows(connection, channel_values, thread, (seq for seq in values if seq not in used_values))
@@ -163,15 +169,18 @@ def _drop_unused(connection: Connection, thread: int) -> None:
 
 def _values_of(connection: Connection, thread: int) -> Iterator[tuple[int, str]]:
     query = sa.select(channel_values.c.seq, channel_values.c.value).where(channel_values.c.thread == thread)
-    for seq, text in connection.execute(query):
-        yield seq, text
+    yield from connection.execute(query)
 
 
 def _roots(connection: Connection, thread: int) -> Iterator[Json]:
     """The trees from which everything else is referred to."""
-    for namespace, _ns in connection.execute(_namespaces(thread)).all():
-        query = sa.select(checkpoints.c.checkpoint_id, checkpoints.c.channels, checkpoints.c.metadata, checkpoints.c.rest)
-        for key, channels, metadata, rest in connection.execute(query.where(checkpoints.c.namespace == namespace)):
+    for namespace, _ns in _namespaces(connection, thread):
+        query = sa.select(
+            checkpoints.c.checkpoint_id, checkpoints.c.channels, checkpoints.c.metadata, checkpoints.c.rest
+        )
+        for key, channels, metadata, rest in connection.execute(
+            query.where(checkpoints.c.namespace == namespace)
+        ):
             for reference in _tree("checkpoints", key, channels).values():
                 yield _as_tagged(reference)
             yield _tree("checkpoints", key, metadata)
@@ -193,7 +202,7 @@ def _collect(tree: Json, used_messages: set[int], used_values: list[int]) -> Non
         for member in tree:
             _collect(member, used_messages, used_values)
     elif type(tree) is dict:
-        content = tree.get("v")
+        content: Any = tree.get("v")
         match tree.get(TAG):
             case "messages":
                 used_messages.update(expand(content))

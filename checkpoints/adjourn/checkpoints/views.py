@@ -34,9 +34,7 @@ _WORDS: dict[str, dict[str, str]] = {
         "is_ranges": "1 = 1",
     },
     "mysql": {
-        "ms": (
-            "CAST(timestampdiff(MICROSECOND, left({0}, 26), left({1}, 26)) / 1000 AS SIGNED)"
-        ),
+        "ms": ("CAST(timestampdiff(MICROSECOND, left({0}, 26), left({1}, 26)) / 1000 AS SIGNED)"),
         "ranges": (
             "json_table({0}, '$.messages[*]' COLUMNS (place FOR ORDINALITY, first INT PATH '$[0]', last INT PATH '$[1]')) r"
             " JOIN messages m ON m.thread = t.id AND m.seq BETWEEN r.first AND r.last"
@@ -52,9 +50,10 @@ def create_views(connection: Connection) -> None:
     """Create every view of `views.sql`."""
     for statement in view_statements(connection.dialect.name):
         if connection.dialect.name != "sqlite":
-            # a driver takes % for a placeholder, and a comment may hold one
-            statement = statement.replace("%", "%%")
-        connection.exec_driver_sql(statement)
+            # these drivers take % for a placeholder, and a comment may hold one
+            connection.exec_driver_sql(statement.replace("%", "%%"))
+        else:
+            connection.exec_driver_sql(statement)
 
 
 def view_names() -> list[str]:
@@ -70,11 +69,16 @@ def view_statements(dialect: str) -> list[str]:
         return words[match[1]].format(*(part.strip() for part in (match[2] or "").split(",")))
 
     text = re.sub(r"@(\w+)(?:\(([^()]*)\))?", said, _text())
-    return [part.strip() for part in re.split(r";\s*$", text, flags=re.MULTILINE) if "CREATE VIEW" in part]
+    parts = re.split(r";\s*$", text, flags=re.MULTILINE)
+    return [part[part.index("CREATE VIEW") :].strip() for part in parts if "CREATE VIEW" in part]
 
 
 def _text() -> str:
-    return resources.files(__package__ or "adjourn.checkpoints").joinpath("views.sql").read_text(encoding="utf-8")
+    return (
+        resources.files(__package__ or "adjourn.checkpoints")
+        .joinpath("views.sql")
+        .read_text(encoding="utf-8")
+    )
 
 
 def read_view(connection: Connection, name: str, limit: int | None = None) -> list[dict[str, Any]]:

@@ -150,6 +150,13 @@ class RunLog:
         else:
             self._listener(event)
 
+    async def tell(self, event: Event) -> None:
+        def work(connection: Connection) -> list[Event]:
+            last = leases.hold(connection, self.run.id, self.fence)
+            return journal.append_events(connection, self.run.id, [event], last=last)
+
+        self._tell(await self._database.awrite(work))
+
     # -- the runner's moves
 
     async def leave(

@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -81,7 +81,7 @@ class Runner:
         self.owner = f"{socket.gethostname()}:{os.getpid()}"
         self._signature = signature_of(graph)
         self._driving: dict[str, _Driving] = {}
-        self._left: set[asyncio.Task[Run]] = set()  # runs whose listener left before their end
+        self.left: set[asyncio.Task[Run]] = set()  # runs whose listener left before their end
         self._background = Background()
 
     # -- start
@@ -218,25 +218,21 @@ class Runner:
 
     # -- stream
 
-    async def stream(
+    def stream(
         self, message: str, *, thread_id: str | None = None, by: str | None = None, run_id: str | None = None
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event]:
         """`start`, and each event when it happens. Who leaves the loop early does not stop the run."""
-        async for event in self._streamed(
+        return self._streamed(
             lambda listener: self.start(message, thread_id=thread_id, by=by, run_id=run_id, on_event=listener)
-        ):
-            yield event
+        )
 
-    async def stream_resume(
+    def stream_resume(
         self, run_id: str, answers: Mapping[str, Any] | None = None, *, by: str | None = None
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event]:
         """`resume`, and each event when it happens; only new ones."""
-        async for event in self._streamed(
-            lambda listener: self.resume(run_id, answers, by=by, on_event=listener)
-        ):
-            yield event
+        return self._streamed(lambda listener: self.resume(run_id, answers, by=by, on_event=listener))
 
-    async def _streamed(self, drive: Any) -> AsyncIterator[Event]:
+    async def _streamed(self, drive: Callable[[Listener], Coroutine[Any, Any, Run]]) -> AsyncGenerator[Event]:
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
         task: asyncio.Task[Run] = asyncio.create_task(drive(queue.put_nowait))
         task.add_done_callback(lambda _: queue.put_nowait(None))
@@ -246,8 +242,8 @@ class Runner:
             task.result()
         finally:
             if not task.done():
-                self._left.add(task)
-                task.add_done_callback(self._left.discard)
+                self.left.add(task)
+                task.add_done_callback(self.left.discard)
 
     # -- twins for callers without an event loop, and for those inside one that they cannot await (notebooks)
 

@@ -77,9 +77,10 @@ class ModelNode:
         asked = _Asked(self, self._request(history, state.get("note")), run, step + 1)
         turn = await _or_cancel(asked.turn(), run)
         if turn is None:
-            asked.discard("cancelled")
+            await asked.discard("cancelled")
             return _cancelled()
-        result = self._refused(state, asked, turn) if turn.problem else self._accepted(state, asked, turn)
+        refused = turn.problem is not None
+        result = await self._refused(state, asked, turn) if refused else self._accepted(state, asked, turn)
         if mended is not None:
             written: list[Any] = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *mended]
             result["messages"] = written + list(result.get("messages", []))
@@ -114,10 +115,10 @@ class ModelNode:
 
     # -- after the turn
 
-    def _refused(self, state: RunState, asked: "_Asked", turn: Turn) -> RunState:
+    async def _refused(self, state: RunState, asked: "_Asked", turn: Turn) -> RunState:
         """A turn that may not stand in the history (C-9): asked again once, then the run ends."""
         errors = state.get("protocol_errors", 0) + 1
-        asked.discard(turn.problem or "")
+        await asked.discard(turn.problem or "")
         ledger, run_id, path = asked.run.ledger, asked.run.run_id, asked.run.path
         over = errors > 1
         started = StepStarted(run_id=run_id, path=path, step=asked.step + 1)
@@ -260,7 +261,7 @@ class _Asked:
                 error: Exception = ConnectionError("the stream broke off before its end")
             except Exception as raised:
                 error = raised
-            self.discard(type(error).__name__)
+            await self.discard(type(error).__name__)
             if self.attempt >= ATTEMPTS or not is_transient(error):
                 raise ModelFailed(self.node.name, f"{type(error).__name__}: {error}") from error
             log.warning("model %s, attempt %s: %s", self.node.name, self.attempt, error)
@@ -284,11 +285,11 @@ class _Asked:
                 )
         return assembler.finish()
 
-    def discard(self, reason: str) -> None:
+    async def discard(self, reason: str) -> None:
         """Void the deltas of the last attempt, if it sent any (C-66)."""
         if self.spoke:
             run = self.run
-            run.ledger.emit(
+            await run.ledger.tell(
                 TextDiscarded(
                     run_id=run.run_id, path=run.path, step=self.step, attempt=self.attempt, reason=reason
                 )
@@ -329,13 +330,20 @@ async def _or_cancel(work: Any, run: RunContext) -> Turn | None:
             await asyncio.wait({asking})
 
 
+# By name: the classes are httpx's and the providers' own, which need not be installed. The last three are how a
+# stream that broke off in its middle shows itself: an event with half a JSON, an error event, no event at all.
+_NETWORK = frozenset({"ConnectionError", "TimeoutError", "TransportError", "APIConnectionError"})
+_BROKEN_STREAM = frozenset({"JSONDecodeError", "APIError"})
+
+
 def is_transient(error: BaseException) -> bool:
     """Whether asking again may help (C-58): network errors, 408, 409, 429 and everything from 500."""
     status = getattr(error, "status_code", None)
     if isinstance(status, int):
         return status in TRANSIENT_STATUS or status >= 500
-    names = {kind.__name__ for kind in type(error).__mro__}  # httpx and the providers' own, not imported here
-    return bool(names & {"ConnectionError", "TimeoutError", "TransportError", "APIConnectionError"})
+    if {kind.__name__ for kind in type(error).__mro__} & _NETWORK or type(error).__name__ in _BROKEN_STREAM:
+        return True
+    return isinstance(error, ValueError) and "No generation chunks" in str(error)
 
 
 def model_name(model: BaseChatModel) -> str:

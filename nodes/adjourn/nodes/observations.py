@@ -82,7 +82,8 @@ def _cut(data: Any, *, limit: int, language: str, around: dict[str, Any]) -> str
     if isinstance(data, list):
         kept: Any = []
         size = 0
-        room = limit - len(_dump({**around, "data": [], "cut": _cut_note(total, total, language)}))
+        counted = f"{_cut_note(total, total, language)} ({len(data)}/{len(data)})"
+        room = limit - len(_dump({**around, "data": [], "cut": counted}))
         for one in data:
             size += len(_dump(one)) + 2
             if size > room:

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -22,6 +22,8 @@ import adjourn
 from adjourn.checkpoints.errors import AdjournError, UsageError
 from adjourn.graph.react import Graph
 from adjourn.graph.runner import Runner
+
+T = TypeVar("T")
 
 HOW = "name it with --app FILE.py:NAME, ADJOURN_APP, or [tool.adjourn] app in pyproject.toml"
 
@@ -113,7 +115,7 @@ def _awaited(made: Any) -> Any:
     return asyncio.run(wait()) if inspect.isawaitable(made) else made
 
 
-def _guarded(work: Callable[[], Any], spec: str, when: str) -> Any:
+def _guarded(work: Callable[[], T], spec: str, when: str) -> T:
     """Run the user's code. What it raises becomes one line that names file, line and error."""
     try:
         return work()

@@ -3,18 +3,16 @@
 import getpass
 import os
 import shlex
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from adjourn.graph.cli.drive import driving
+from adjourn.graph.cli.options import DEMO_APP, DEMO_DIR_VARIABLE
 from adjourn.graph.cli.screen import Screen
-from adjourn.graph.cli.settings import Settings
+from adjourn.graph.cli.settings import Settings, variables_of
 from adjourn.graph.demo import Workspace, build, prepare
-from adjourn.graph.demo.app import DEFAULT_DIRECTORY, DIRECTORY_VARIABLE
 from adjourn.graph.run import Run
 
-APP = "adjourn.graph.demo.app:build"
 EXAMPLES = {"environment": "prod", "service_id": "svc-pay-001"}  # where the bundled incident is
 
 
@@ -29,7 +27,7 @@ def demo(
     settings = _settings(settings, workspace, directory)
     screen = Screen(settings)
     _introduce(screen, workspace, model)
-    words = message or screen.say("demo.message")
+    words = message or screen.say("demo.message" if data is None else "demo.message.data")
     graph = build(workspace.directory)
     with driving(settings, graph, create=True, by=_user(), examples=EXAMPLES, intro="demo.stopped") as driver:
         run = driver.runner.start_sync(words, by=_user(), on_event=driver.live)
@@ -41,16 +39,9 @@ def demo(
 def _settings(settings: Settings, workspace: Workspace, directory: str | None) -> Settings:
     store = f"sqlite:///{_from_here(workspace.directory) / 'adjourn.db'}"
     if directory is not None:
-        os.environ[DIRECTORY_VARIABLE] = directory
-    return replace(settings, store=store, app=APP, named_app=True, variables=variables())
-
-
-def variables(app: str | None = APP) -> Mapping[str, str]:
-    """What a printed command must set so that the demo finds its folder again; empty for other apps."""
-    directory = os.environ.get(DIRECTORY_VARIABLE)
-    if app != APP or directory is None or Path(directory) == Path(DEFAULT_DIRECTORY):
-        return {}
-    return {DIRECTORY_VARIABLE: directory}
+        os.environ[DEMO_DIR_VARIABLE] = directory
+    variables = variables_of(DEMO_APP, os.environ)
+    return replace(settings, store=store, app=DEMO_APP, named_app=True, variables=variables)
 
 
 def _from_here(directory: Path) -> Path:
@@ -76,8 +67,10 @@ def _say_where_to_look(screen: Screen, settings: Settings, workspace: Workspace,
     if screen.json:
         return
     screen.line(screen.say("look"))
-    screen.line((settings.command("show", run.id, app=False), "bold"), indent=2)
+    screen.line((settings.command("show", run.id), "bold"), indent=2)
+    file = shlex.quote(str(_from_here(workspace.directory) / "adjourn.db"))
     query = f"SELECT step, tool, outcome, arguments FROM calls WHERE run_id = '{run.id}'"
     screen.line(screen.say("look_inside"))
-    file = str(_from_here(workspace.directory) / "adjourn.db")
-    screen.line((shlex.join(["sqlite3", "-box", file, query]), "bold"), indent=2)
+    screen.line(
+        (f'sqlite3 -box {file} "{query}"', "bold"), indent=2
+    )  # double quotes: SQL has the single ones

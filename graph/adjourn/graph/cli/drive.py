@@ -114,9 +114,12 @@ def driving(
 
     `create`: a store that is missing is made. Raises `UsageError`, `StoreError`.
     """
-    with opened(settings.store, create=create) as database, told(settings.store):
-        with Runner(graph or load(settings.app), database) as runner:
-            yield Driver(runner, Screen(settings), settings, **rest)
+    with (
+        opened(settings.store, create=create) as database,
+        told(settings.store),
+        Runner(graph or load(settings.app), database) as runner,
+    ):
+        yield Driver(runner, Screen(settings), settings, **rest)
 
 
 def on_terminal(settings: Settings) -> bool:

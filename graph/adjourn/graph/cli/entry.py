@@ -9,10 +9,10 @@ from typing import Any
 import typer
 
 from adjourn.checkpoints.errors import AdjournError
+from adjourn.graph.cli.options import LOG_VARIABLE
 from adjourn.graph.cli.parser import app
 from adjourn.graph.cli.screen import clean, to_line
 
-LOG_VARIABLE = "ADJOURN_LOG"
 CANCELLED = 130  # what shells report for a program that Ctrl-C ended
 
 

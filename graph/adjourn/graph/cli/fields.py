@@ -30,7 +30,10 @@ def choices(schema: Schema, whole: Schema) -> Sequence[Any] | None:
     if "anyOf" in schema:
         each = [choices(one, whole) for one in schema["anyOf"]]
         return None if None in each else [value for one in each for value in one or ()]
-    return {"boolean": [True, False], "null": [None]}.get(str(schema.get("type")))
+    return _FEW.get(str(schema.get("type")))
+
+
+_FEW: Mapping[str, Sequence[Any]] = {"boolean": [True, False], "null": [None]}
 
 
 def kinds(schema: Schema, whole: Schema) -> frozenset[str]:

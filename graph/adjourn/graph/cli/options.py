@@ -10,6 +10,10 @@ STORE_VARIABLE = "ADJOURN_STORE"
 APP_VARIABLE = "ADJOURN_APP"
 BY_VARIABLE = "ADJOURN_BY"
 LANG_VARIABLE = "ADJOURN_LANG"
+LOG_VARIABLE = "ADJOURN_LOG"  # a level, such as debug: the log on stderr; it has no option
+DEMO_DIR_VARIABLE = "ADJOURN_DEMO_DIR"  # the demo's folder, where it is not ./adjourn-demo
+
+DEMO_APP = "adjourn.graph.demo.app:build"
 
 Store = Annotated[
     str,

@@ -19,7 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Many = list[str]
+Many = list[str] | None
 
 
 @app.callback()
@@ -30,6 +30,7 @@ def adjourn() -> None:
 
 @app.command()
 def demo(
+    *,
     data: Annotated[
         str | None,
         typer.Option(
@@ -61,6 +62,7 @@ def demo(
 @app.command()
 def run(
     message: Annotated[str, typer.Argument(metavar="MESSAGE", help="What the run is to do.")],
+    *,
     thread: Annotated[
         str | None,
         typer.Option("--thread", metavar="ID", help="The conversation to go on with. Without: a new one."),
@@ -80,13 +82,14 @@ def run(
 @app.command()
 def resume(
     run: RunId,
+    *,
     approve: Annotated[
         Many, typer.Option("--approve", metavar="ID", help="Let this call run as it is.")
-    ] = [],  # noqa: B006
+    ] = None,
     edit: Annotated[
         Many, typer.Option("--edit", metavar="ID.FIELD=VALUE", help="Let it run with this argument changed.")
-    ] = [],  # noqa: B006
-    reject: Annotated[Many, typer.Option("--reject", metavar="ID", help="Never run this call.")] = [],  # noqa: B006
+    ] = None,
+    reject: Annotated[Many, typer.Option("--reject", metavar="ID", help="Never run this call.")] = None,
     reason: Annotated[
         str | None, typer.Option("--reason", metavar="TEXT", help="Why it is rejected; the model is told.")
     ] = None,
@@ -97,7 +100,7 @@ def resume(
             metavar="ID.FIELD=VALUE",
             help="Fill a field. Text for a text field, JSON for the others. Just FIELD=VALUE when one question is open.",
         ),
-    ] = [],  # noqa: B006
+    ] = None,
     answers: Annotated[
         str | None, typer.Option("--answers", metavar="FILE.json", help='{"ID": answer, ...}; - reads stdin.')
     ] = None,
@@ -114,18 +117,20 @@ def resume(
     from adjourn.graph.cli import drive
     from adjourn.graph.cli.given import Flags
 
-    flags = Flags(approve, edit, reject, set_, reason, answers)
+    flags = Flags(approve or (), edit or (), reject or (), set_ or (), reason, answers)
     return drive.resume(settings_of(store, app, json, lang), run, flags, by=by)
 
 
 @app.command()
 def runs(
+    *,
     interrupted: Annotated[
         bool, typer.Option("--interrupted", help="Only those that wait for a person.")
     ] = False,
     status: Annotated[
-        list[RunStatus], typer.Option("--status", help="Only those of this status; may be given again.")
-    ] = [],  # noqa: B006
+        list[RunStatus] | None,
+        typer.Option("--status", help="Only those of this status; may be given again."),
+    ] = None,
     thread: Annotated[
         str | None, typer.Option("--thread", metavar="ID", help="Only those of this conversation.")
     ] = None,
@@ -137,7 +142,7 @@ def runs(
     """List runs, newest first."""
     from adjourn.graph.cli import listing
 
-    statuses = [*status, *([RunStatus.INTERRUPTED] if interrupted else [])]
+    statuses = [*(status or ()), *([RunStatus.INTERRUPTED] if interrupted else [])]
     return listing.list_runs(
         settings_of(store, json=json, lang=lang), statuses=statuses, thread_id=thread, limit=limit
     )
@@ -145,7 +150,7 @@ def runs(
 
 @app.command()
 def show(
-    run: RunId, store: Store = DEFAULT_STORE, app: App = None, json: Json = False, lang: Lang = None
+    run: RunId, *, store: Store = DEFAULT_STORE, app: App = None, json: Json = False, lang: Lang = None
 ) -> int:
     """Show everything about a run: steps, calls, questions, answers, and how to go on."""
     from adjourn.graph.cli import story
@@ -156,6 +161,7 @@ def show(
 @app.command()
 def events(
     run: RunId,
+    *,
     after: Annotated[
         int, typer.Option("--after", min=0, metavar="N", help="Only those with a number above N.")
     ] = 0,
@@ -170,7 +176,7 @@ def events(
 
 
 @app.command()
-def graph(app: App = None, json: Json = False, lang: Lang = None) -> int:
+def graph(*, app: App = None, json: Json = False, lang: Lang = None) -> int:
     """Print the machine of the app's graph as mermaid text, and its tools with what they do."""
     from adjourn.graph.cli import machine
 
@@ -180,6 +186,7 @@ def graph(app: App = None, json: Json = False, lang: Lang = None) -> int:
 @app.command()
 def cancel(
     run: RunId,
+    *,
     by: By = None,
     store: Store = DEFAULT_STORE,
     app: App = None,
@@ -195,8 +202,9 @@ def cancel(
 @app.command()
 def recover(
     run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="One run. Without: every run that lost its process.")
+        str | None, typer.Argument(metavar="RUN", help="One run. Without: every run that lost its process.")
     ] = None,
+    *,
     by: By = None,
     store: Store = DEFAULT_STORE,
     app: App = None,

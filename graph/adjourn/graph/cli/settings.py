@@ -6,11 +6,11 @@ import shutil
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from adjourn.checkpoints.errors import UsageError
-from adjourn.graph.cli.options import DEFAULT_STORE
+from adjourn.graph.cli.options import DEFAULT_STORE, DEMO_APP, DEMO_DIR_VARIABLE
 from adjourn.graph.cli.texts import LANGUAGES
 
 _LOCALE_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")  # in the order in which POSIX looks at them
@@ -30,16 +30,16 @@ class Settings:
     lang: str | None = None
     language: str = "en"
     json: bool = False
-    variables: Mapping[str, str] | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
 
-    def command(self, name: str, *words: str, app: bool = True) -> str:
+    def command(self, name: str, *words: str) -> str:
         """`adjourn NAME WORDS...` as it can be pasted into a shell, with what differs from the defaults."""
         flags = [] if self.store == DEFAULT_STORE else ["--store", self.store]
-        if app and self.app is not None and self.named_app:
+        if self.app is not None and self.named_app:
             flags += ["--app", self.app]
         if self.lang is not None:
             flags += ["--lang", self.lang]
-        before = [f"{key}={shlex.quote(value)}" for key, value in (self.variables or {}).items()]
+        before = [f"{key}={shlex.quote(value)}" for key, value in self.variables.items()]
         return " ".join([*before, shlex.join([*program(), name, *words, *flags])])
 
 
@@ -54,7 +54,15 @@ def settings_of(
         lang=lang,
         language=language_of(lang, os.environ),
         json=json,
+        variables=variables_of(app, os.environ),
     )
+
+
+def variables_of(app: str | None, environment: Mapping[str, str]) -> Mapping[str, str]:
+    """What a printed command must set so that the demo finds its folder again; empty for other apps."""
+    if app != DEMO_APP or not environment.get(DEMO_DIR_VARIABLE):
+        return {}
+    return {DEMO_DIR_VARIABLE: environment[DEMO_DIR_VARIABLE]}
 
 
 def language_of(lang: str | None, environment: Mapping[str, str]) -> str:

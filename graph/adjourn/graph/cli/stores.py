@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-import sqlalchemy as sa
-from sqlalchemy import Connection
+from sqlalchemy import Connection, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import StoreError, UsageError
@@ -41,14 +41,14 @@ def told(url: str) -> Iterator[None]:
     """Errors of the database as one `StoreError` that names it."""
     try:
         yield
-    except sa.exc.DBAPIError as error:
+    except DBAPIError as error:
         raise StoreError(f"the database {shown(url)} cannot be used: {error.orig}") from error
 
 
 def _database(url: str) -> Database:
     try:
         return Database(url)
-    except (StoreError, sa.exc.ArgumentError, ValueError) as error:
+    except (StoreError, ArgumentError, ValueError) as error:
         example = "write one like sqlite:///adjourn.db or postgresql+psycopg://user@host/name"
         raise UsageError(f"--store {url!r} is no usable database URL; {example}") from error
     except ImportError as error:
@@ -68,6 +68,6 @@ def _check_file(database: Database, create: bool) -> None:
 def shown(url: str) -> str:
     """The URL without its password."""
     try:
-        return sa.make_url(url).render_as_string(hide_password=True)
-    except sa.exc.ArgumentError:
+        return make_url(url).render_as_string(hide_password=True)
+    except ArgumentError:
         return url

@@ -1,12 +1,15 @@
 """`adjourn show`: everything about one run on one screen. It reads the database and needs no app."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any
 
-from adjourn.checkpoints.lifecycle import InterruptState, RunStatus
+from sqlalchemy import Connection
+
+from adjourn.checkpoints import journal
+from adjourn.checkpoints.events import ToolResult
+from adjourn.checkpoints.lifecycle import CallState, InterruptState, RunStatus
 from adjourn.checkpoints.records import CallRow, Interrupt, StepRow
 from adjourn.graph.cli.how_to import resume_command, show_questions
 from adjourn.graph.cli.listing import STYLES
@@ -17,26 +20,38 @@ from adjourn.graph.cli.stores import read
 from adjourn.graph.reading import find_run_id, read_run
 from adjourn.graph.run import Run, call_to_dict
 
+Took = Mapping[tuple[int, str], int | None]
+"""Milliseconds that each call took, by step and call id, as its event told; None: it never ran."""
+
 _NOT_RUN = frozenset({"planned", "waiting"})
+DATA_LIMIT = 200  # characters of a result or an argument here; `adjourn events` has all of it
 
 
 def show_run(settings: Settings, beginning: str) -> int:
     """Print the run's story. Raises `RunNotFound`, `UsageError`."""
-    run = read(settings.store, lambda connection: read_run(connection, find_run_id(connection, beginning)))
+    run, took = read(settings.store, lambda connection: _read(connection, beginning))
     if settings.json:
-        Screen(settings).data(to_dict(run, settings))
+        Screen(settings).data(to_dict(run, took, settings))
     else:
-        Story(Screen(settings), settings, run).show()
+        Story(Screen(settings), settings, run, took).show()
     return 0
+
+
+def _read(connection: Connection, beginning: str) -> tuple[Run, Took]:
+    run = read_run(connection, find_run_id(connection, beginning))
+    told = journal.read_events(connection, run.id)
+    took = {(one.step, one.call_id): one.took_ms for one in told if isinstance(one, ToolResult)}
+    return run, took
 
 
 class Story:
     """Prints one run from its header to its open questions."""
 
-    def __init__(self, screen: Screen, settings: Settings, run: Run) -> None:
+    def __init__(self, screen: Screen, settings: Settings, run: Run, took: Took) -> None:
         self._screen = screen
         self._settings = settings
         self._run = run
+        self._took = took
 
     def show(self) -> None:
         """Print all of it."""
@@ -90,8 +105,10 @@ class Story:
         self._screen.line(*parts)
 
     def _call(self, call: CallRow) -> None:
-        mark, style = ("·", "dim") if call.outcome == "planned" else MARKS.get(call.outcome, FAILURE)  # type: ignore[call-overload]
-        arguments = short(call.raw or "" if call.arguments is None else call.arguments)
+        mark, style = (
+            ("·", "dim") if call.outcome == "planned" else MARKS.get(CallState(call.outcome), FAILURE)
+        )
+        arguments = short(call.raw or "" if call.arguments is None else call.arguments, DATA_LIMIT)
         self._screen.line(
             (f"{mark} ", style),
             (call.tool, "bold"),
@@ -103,12 +120,12 @@ class Story:
         )
         told = observation(call)
         if told and call.outcome not in _NOT_RUN:
-            self._screen.line((short(told), "dim"), indent=4, cut=True)
+            self._screen.line((short(told, DATA_LIMIT), "dim"), indent=4, cut=True)
         for question in self._questions_of(call):
             self._question(question)
 
     def _outcome(self, call: CallRow) -> str:
-        took = took_ms(call)
+        took = self._took.get((call.step, call.call_id))
         parts = [call.outcome, call.error_code or "", "" if took is None else f"{took} ms"]
         if call.attempts > 1:
             parts.append(self._screen.say("attempts", attempts=call.attempts))
@@ -144,14 +161,6 @@ def moment(time: str) -> str:
     return f"{time[:10]} {time[11:19]}Z" if time else ""
 
 
-def took_ms(call: CallRow) -> int | None:
-    """Milliseconds from a call's last start to its end; None for one that never ran or still runs."""
-    if call.started_at is None or call.ended_at is None:
-        return None
-    began, ended = (datetime.fromisoformat(one) for one in (call.started_at, call.ended_at))
-    return round((ended - began).total_seconds() * 1000)
-
-
 def observation(call: CallRow) -> Any:
     """What a call brought, as people may see it: data of a success, message of a failure; None: nothing yet."""
     if call.shown is not None:
@@ -167,25 +176,25 @@ def observation(call: CallRow) -> Any:
     return told.get("data") if told["ok"] else told.get("message")
 
 
-def to_dict(run: Run, settings: Settings) -> dict[str, Any]:
+def to_dict(run: Run, took: Took, settings: Settings) -> dict[str, Any]:
     """The whole story as JSON data: `Run.to_dict`, each model call, each question, and how to go on."""
     waits = run.status == RunStatus.INTERRUPTED
     return {
         **run.to_dict(),
         "shown_reason": run.shown_reason or None,
-        "calls": [_call_dict(one) for one in run.calls],
+        "calls": [_call_dict(one, took) for one in run.calls],
         "model_calls": [asdict(one) for one in run.steps],
         "questions": [_question_dict(one) for one in run.questions],
         "resume_command": resume_command(settings, run.id, run.interrupts) if waits else None,
     }
 
 
-def _call_dict(call: CallRow) -> dict[str, Any]:
+def _call_dict(call: CallRow, took: Took) -> dict[str, Any]:
     rest = ("batch", "position", "digest", "raw", "planned_at", "started_at", "ended_at")
     return {
         **call_to_dict(call),
         **{name: getattr(call, name) for name in rest},
-        "took_ms": took_ms(call),
+        "took_ms": took.get((call.step, call.call_id)),
         "shown": observation(call),
     }
 

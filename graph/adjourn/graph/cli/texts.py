@@ -79,6 +79,10 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "Look at the recent errors of the payment service, and compare them with what the runbooks say",
         "zh": "看看支付服务最近报错，顺便对照一下文档里的处理建议",
     },
+    "demo.message.data": {
+        "en": "Look at the recent errors in the logs, and compare them with what the documents say",
+        "zh": "看看日志里最近的报错，顺便对照一下文档里的处理建议",
+    },
     "demo.stopped": {
         "en": "The run has stopped for a person and holds no process. Go on in this or another terminal with",
         "zh": "运行已停下等待人工，不占用任何进程。可在本终端或另一个终端继续：",

@@ -1,0 +1,169 @@
+"""The work of a put's and a put_writes' transaction: which rows they store."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import WRITES_IDX_MAP, ChannelVersions, Checkpoint, CheckpointMetadata
+from sqlalchemy.engine import Connection
+
+from adjourn.checkpoints import statements
+from adjourn.checkpoints.codec import Codec, dump, parse
+from adjourn.checkpoints.database import now
+from adjourn.checkpoints.errors import UsageError
+from adjourn.checkpoints.placing import Placing, continue_blocks
+from adjourn.checkpoints.thread_memory import Head, Reference, ThreadMemory
+from adjourn.checkpoints.thread_rows import StaleMemory, know_namespace
+
+_IN_COLUMNS = frozenset({"id", "ts", "channel_values", "channel_versions", "versions_seen"})
+
+
+def named_in(config: RunnableConfig) -> dict[str, Any]:
+    """What a config names. Raises `UsageError` when it names no thread."""
+    named = config.get("configurable", {})
+    if named.get("thread_id") is None:
+        raise UsageError("a checkpointer needs config={'configurable': {'thread_id': ...}}")
+    return named
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Which thread, namespace and checkpoint a config names. `checkpoint_id` None: the newest."""
+
+    thread_id: str
+    ns: str
+    checkpoint_id: str | None
+
+    @classmethod
+    def of(cls, config: RunnableConfig) -> "Where":
+        """What a config names."""
+        named = named_in(config)
+        return cls(
+            str(named["thread_id"]), named.get("checkpoint_ns") or "", named.get("checkpoint_id") or None
+        )
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """As values of a statement."""
+        return {"thread_id": self.thread_id, "ns": self.ns, "checkpoint_id": self.checkpoint_id}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPut:
+    """A checkpoint to be stored behind the one that `where` names."""
+
+    where: Where
+    checkpoint: Checkpoint
+    metadata: CheckpointMetadata
+    new_versions: ChannelVersions
+
+    def store(self, connection: Connection, memory: ThreadMemory, codec: Codec) -> None:
+        """Store it. Raises `StaleMemory` or `IntegrityError` when the memory is behind the database."""
+        thread, namespace = know_namespace(connection, memory, self.where.thread_id, self.where.ns)
+        self._touch(connection, memory, thread)
+        parent = self._parent(connection, memory, namespace, codec)
+        if parent is not None:
+            continue_blocks(connection, memory, self.where.ns, parent.references)
+        placing = Placing(memory, thread, self.where.ns, codec)
+        references = self._references(placing, parent)
+        placing.insert(connection)
+        row = self._row(references, codec)
+        statements.put_checkpoint.change(connection, {**row, "namespace": namespace})
+        head = Head(dict(self.checkpoint["channel_versions"]), references)
+        memory.remember_head(self.where.ns, self.checkpoint["id"], head)
+
+    def _touch(self, connection: Connection, memory: ThreadMemory, thread: int) -> None:
+        """Move the thread on. Its row is then held until COMMIT: processes write to a thread in turn."""
+        values = {"thread": thread, "generation_known": memory.generation, "moment": now()}
+        if self.where.ns:
+            moved = statements.touch_thread.change(connection, values)
+        else:
+            newest = {"newest": self.checkpoint["id"], "newest_step": self.metadata.get("step")}
+            moved = statements.advance_thread.change(connection, {**values, **newest})
+        if moved == 0:
+            raise StaleMemory
+
+    def _parent(
+        self, connection: Connection, memory: ThreadMemory, namespace: int, codec: Codec
+    ) -> Head | None:
+        """The references of the checkpoint before; None without one."""
+        if self.where.checkpoint_id is None:
+            return None
+        head = memory.heads.get((self.where.ns, self.where.checkpoint_id))
+        if head is not None:
+            return head
+        values = {"namespace": namespace, "checkpoint_id": self.where.checkpoint_id}
+        row = statements.read_refs.first(connection, values)
+        return Head(codec.decode(row[1]), parse(row[0])) if row else None
+
+    def _references(self, placing: Placing, parent: Head | None) -> dict[str, Reference]:
+        """Where each channel's value stands: the parent's place if the channel did not change."""
+        versions = self.checkpoint["channel_versions"]
+        inherited: Mapping[str, Reference] = {}
+        if parent is not None:
+            inherited = {
+                channel: reference
+                for channel, reference in parent.references.items()
+                if channel not in self.new_versions and parent.versions.get(channel) == versions.get(channel)
+            }
+        return {
+            channel: inherited[channel] if channel in inherited else placing.reference(channel, value)
+            for channel, value in self.checkpoint["channel_values"].items()
+        }
+
+    def _row(self, references: dict[str, Reference], codec: Codec) -> dict[str, Any]:
+        checkpoint, metadata = self.checkpoint, self.metadata
+        run_id = metadata.get("run_id")
+        rest = {key: value for key, value in checkpoint.items() if key not in _IN_COLUMNS}
+        return {
+            "checkpoint_id": checkpoint["id"],
+            "parent_id": self.where.checkpoint_id,
+            "ts": checkpoint["ts"],
+            "source": metadata.get("source"),
+            "step": metadata.get("step"),
+            "run_id": None if run_id is None else str(run_id)[:255],
+            "channels": dump(references),
+            "channel_versions": codec.encode(checkpoint["channel_versions"]),
+            "versions_seen": codec.encode(checkpoint["versions_seen"]),
+            "metadata": codec.encode(metadata),
+            "rest": codec.encode(rest),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class WritesPut:
+    """What a task wrote behind the checkpoint that `where` names."""
+
+    where: Where
+    writes: Sequence[tuple[str, Any]]
+    task_id: str
+    task_path: str
+
+    def store(self, connection: Connection, memory: ThreadMemory, codec: Codec) -> None:
+        """Store it. Ordinary writes that are stored already stay; errors, interrupts and answers are
+        replaced. Raises `StaleMemory` or `IntegrityError` when the memory is behind the database."""
+        thread, namespace = know_namespace(connection, memory, self.where.thread_id, self.where.ns)
+        if statements.read_generation.value(connection, {"thread": thread}) != memory.generation:
+            raise StaleMemory
+        if self.where.checkpoint_id and (head := memory.heads.get((self.where.ns, self.where.checkpoint_id))):
+            continue_blocks(connection, memory, self.where.ns, head.references)
+        placing = Placing(memory, thread, self.where.ns, codec)
+        rows = self._rows(placing, namespace)
+        placing.insert(connection)
+        statements.keep_write.change_many(connection, [row for row in rows if row["idx"] >= 0])
+        statements.replace_write.change_many(connection, [row for row in rows if row["idx"] < 0])
+
+    def _rows(self, placing: Placing, namespace: int) -> list[dict[str, Any]]:
+        return [
+            {
+                "namespace": namespace,
+                "checkpoint_id": self.where.checkpoint_id,
+                "task_id": self.task_id,
+                "task_path": self.task_path,
+                "idx": WRITES_IDX_MAP.get(channel, position),
+                "channel": channel,
+                "value": placing.text(channel, value),
+            }
+            for position, (channel, value) in enumerate(self.writes)
+        ]

@@ -1,0 +1,122 @@
+"""Many threads, many processes, one file."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from langchain_core.messages import HumanMessage
+from store.stored_graphs import checkpoint, config, put, scalar, values_of
+
+from adjourn.checkpoints.saver import SQLAlchemySaver
+
+WORK = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from langchain_core.messages import HumanMessage
+from adjourn.checkpoints.saver import SQLAlchemySaver
+from store.stored_graphs import config, put
+
+url, name = sys.argv[2:]
+with SQLAlchemySaver(url) as saver:
+    for where in (config(name), config("shared", ns=name)):
+        talk = []
+        for step in range(12):
+            talk = [*talk, HumanMessage(f"{name} {step}", id=f"{name}-{step}")]
+            log = [{"n": n, "text": "x" * 300} for n in range(step)]
+            where = put(saver, where, {"messages": talk, "log": log}, step + 1)
+            written = [HumanMessage(f"{name} write {step}", id=f"{name}-w{step}")]
+            saver.put_writes(where, [("messages", written)], f"task{step}")
+"""
+
+
+def run_processes(url: str) -> None:
+    tests = str(Path(__file__).parents[1])
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORK, tests, url, f"p{number}"], stderr=subprocess.PIPE, text=True
+        )
+        for number in range(3)
+    ]
+    errors = [process.communicate(timeout=120)[1] for process in started]
+    assert [process.returncode for process in started] == [0, 0, 0], errors
+
+
+def test_processes_on_their_own_threads_and_on_one_lose_and_mix_nothing(file_url: str) -> None:
+    run_processes(file_url)
+    with SQLAlchemySaver(file_url) as saver:
+        for number in range(6):
+            name = f"p{number % 3}"
+            where = config(name) if number < 3 else config("shared", ns=name)
+            talk = values_of(saver, where)["messages"]
+            assert [message.content for message in talk] == [f"{name} {step}" for step in range(12)]
+            assert len(values_of(saver, where)["log"]) == 11
+            found = list(saver.list(where))
+            assert len(found) == 12
+            assert all(one.pending_writes for one in found)
+
+
+def test_threads_of_one_process(saver: SQLAlchemySaver) -> None:
+    errors: list[BaseException] = []
+
+    def work(name: str) -> None:
+        try:
+            where = config("t", ns=name)
+            for step in range(15):
+                where = put(
+                    saver,
+                    where,
+                    {"messages": [HumanMessage(f"{name}{n}", id=f"{name}{n}") for n in range(step)]},
+                    step + 1,
+                )
+                saver.put_writes(where, [("x", step)], f"task{step}")
+                assert saver.get_tuple(where) is not None
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(f"n{number}",)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert errors == []
+    assert scalar(saver, "SELECT count(*) FROM messages") == 6 * 14
+
+
+async def test_a_hundred_threads_at_once_from_one_event_loop(file_saver: SQLAlchemySaver) -> None:
+    async def talk(name: str) -> None:
+        where = config(name)
+        for version in range(1, 4):
+            state = checkpoint({"n": version}, version)
+            where = await file_saver.aput(where, state, {"source": "loop", "step": version}, {"n": version})
+            await file_saver.aput_writes(where, [("n", 1)], "task")
+
+    await asyncio.gather(*(talk(f"t{number}") for number in range(100)))
+    assert scalar(file_saver, "SELECT count(*) FROM checkpoints") == 300
+
+
+def test_writes_may_arrive_before_their_checkpoint(saver: SQLAlchemySaver) -> None:
+    state = checkpoint({"a": 1})
+    saver.put_writes(config(checkpoint_id=state["id"]), [("a", 2)], "task")
+    assert saver.get_tuple(config()) is None
+    saver.put(config(), state, {"source": "loop"}, {"a": 1})
+    assert saver.get_tuple(config()).pending_writes == [("task", "a", 2)]  # type: ignore[union-attr]
+
+
+def test_writes_come_in_the_order_of_path_task_and_position(saver: SQLAlchemySaver) -> None:
+    where = put(saver, config(), {"a": 1})
+    for task, path in (("z", "~1"), ("a", "~2"), ("b", "~1")):
+        saver.put_writes(where, [("x", task), ("y", task), ("__error__", task)], task, path)
+    writes = saver.get_tuple(config()).pending_writes  # type: ignore[union-attr]
+    assert [write[:2] for write in writes or []] == [
+        (task, channel) for task in ("b", "z", "a") for channel in ("__error__", "x", "y")
+    ]
+
+
+def test_ordinary_writes_stay_and_special_ones_are_replaced(saver: SQLAlchemySaver) -> None:
+    where = put(saver, config(), {"a": 1})
+    saver.put_writes(where, [("x", "first"), ("__interrupt__", "first")], "task")
+    saver.put_writes(where, [("x", "second"), ("__interrupt__", "second")], "task")
+    writes = saver.get_tuple(config()).pending_writes  # type: ignore[union-attr]
+    assert writes == [("task", "__interrupt__", "second"), ("task", "x", "first")]

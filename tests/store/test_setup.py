@@ -1,0 +1,159 @@
+"""Opening a database: new, old, foreign, by several processes at once."""
+
+import re
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from adjourn.checkpoints.database import Database, format_time, now
+from adjourn.checkpoints.errors import SchemaVersionError, StoreError
+from adjourn.checkpoints.schema import metadata
+from adjourn.checkpoints.setup import VERSION
+from adjourn.checkpoints.views import view_names
+
+OPEN = """
+import sys
+from adjourn.checkpoints.saver import SQLAlchemySaver
+with SQLAlchemySaver(sys.argv[1]) as saver:
+    state = {"v": 4, "id": sys.argv[2], "ts": "", "channel_values": {"a": sys.argv[2]}, "channel_versions": {"a": 1}, "versions_seen": {}}
+    saver.put({"configurable": {"thread_id": "t", "checkpoint_ns": ""}}, state, {}, {"a": 1})
+"""
+
+
+def test_four_processes_that_open_a_new_file_at_once(file_url: str) -> None:
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", OPEN, file_url, str(number)], stderr=subprocess.PIPE, text=True
+        )
+        for number in range(4)
+    ]
+    errors = [process.communicate(timeout=60)[1] for process in started]
+    assert [process.returncode for process in started] == [0, 0, 0, 0], errors
+    with sqlite3.connect(file_url.removeprefix("sqlite:///")) as connection:
+        assert connection.execute("SELECT count(*) FROM checkpoints").fetchone() == (4,)
+        assert connection.execute("SELECT version FROM schema_version").fetchall() == [(VERSION,)]
+    connection.close()
+
+
+def test_the_database_has_every_table_and_view(database: Database) -> None:
+    names = database.read(
+        lambda connection: (
+            set(sa.inspect(connection).get_table_names()),
+            set(sa.inspect(connection).get_view_names()),
+        )
+    )
+    assert names == (set(metadata.tables), set(view_names()))
+
+
+def test_a_newer_database_is_refused_and_not_touched(file_url: str) -> None:
+    first = Database(file_url)
+    first.write(lambda connection: connection.execute(sa.text("UPDATE schema_version SET version = 99")))
+    first.close()
+    second = Database(file_url)
+    with pytest.raises(SchemaVersionError, match="upgrade") as caught:
+        second.setup()
+    assert (caught.value.found, caught.value.known) == (99, VERSION)
+    second.close()
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("folder", "it is a directory; name a file in it"),
+        ("missing/store.db", "there is no directory"),
+        ("text.txt", "no SQLite database; name another file"),
+    ],
+)
+def test_a_file_that_cannot_be_opened_says_what_to_do(tmp_path: Path, target: str, message: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "text.txt").write_text("hello " * 200)
+    database = Database(f"sqlite:///{tmp_path / target}")
+    with pytest.raises(StoreError, match=re.escape(message)):
+        database.read(lambda _connection: None)
+    database.close()
+
+
+def test_another_programs_tables_are_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE checkpoints (thread_id TEXT)")
+    connection.close()
+    database = Database(f"sqlite:///{path}")
+    with pytest.raises(StoreError, match="not Adjourn's: checkpoints"):
+        database.setup()
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("nonsense", "is not a database URL"),
+        ("postgresql://u:p@h/d", r"pip install 'adjourn\[postgres\]'"),
+        ("mysql://u:p@h/d", r"pip install 'adjourn\[mysql\]'"),
+        ("mariadb://u:p@h/d", r"pip install 'adjourn\[mysql\]'"),
+        ("unheard://x", "there is no driver for 'unheard'"),
+    ],
+)
+def test_a_url_that_is_not_usable_says_what_to_do(
+    url: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("psycopg", "pymysql"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(StoreError, match=message):
+        Database(url)
+
+
+def test_synchronous_has_two_settings() -> None:
+    with pytest.raises(StoreError, match="NORMAL"):
+        Database("sqlite://", synchronous="OFF")
+
+
+def test_an_error_rolls_back_and_passes_through(database: Database) -> None:
+    insert = sa.text("INSERT INTO audit (run_id, action, at) VALUES ('r', 'a', 't')")
+
+    def work(connection: sa.Connection) -> None:
+        connection.execute(insert)
+        raise KeyError("mine")
+
+    for synced in (False, True):
+        with pytest.raises(KeyError, match="mine"):
+            database.write(work, synced=synced)
+    count = sa.text("SELECT count(*) FROM audit")
+    assert database.read(lambda connection: connection.execute(count).scalar()) == 0
+    database.write(lambda connection: connection.execute(insert), synced=True)
+    assert database.read(lambda connection: connection.execute(count).scalar()) == 1
+
+
+def test_a_synced_write_raises_synchronous_for_its_own_commit(file_url: str) -> None:
+    database = Database(file_url)
+    pragma = sa.text("PRAGMA synchronous")
+    during = database.write(lambda connection: connection.execute(pragma).scalar(), synced=True)
+    after = database.write(lambda connection: connection.execute(pragma).scalar())
+    assert (during, after) == (2, 1)
+    database.close()
+    database.close()
+
+
+def test_times_are_text_that_sorts() -> None:
+    from datetime import datetime, timedelta, timezone
+
+    moment = datetime(2026, 11, 29, 23, 0, tzinfo=timezone(timedelta(hours=1)))
+    assert format_time(moment) == "2026-11-29T22:00:00.000000Z"
+    assert len(now()) == 27
+
+
+def test_the_schema_of_a_file_reads_like_documentation(file_url: str) -> None:
+    database = Database(file_url)
+    database.setup()
+    database.close()
+    with sqlite3.connect(file_url.removeprefix("sqlite:///")) as connection:
+        schema = "\n".join(
+            row[0] for row in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
+        )
+    connection.close()
+    assert "CREATE TABLE messages ( -- each message once, whatever number of checkpoints holds it" in schema
+    assert "-- The conversation of each thread as it stands now, in order" in schema
