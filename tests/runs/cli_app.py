@@ -63,6 +63,12 @@ def build() -> Any:
     )
 
 
+def two() -> Any:
+    """A run that asks two questions at once."""
+    asks = says("", call("query_logs", {}, id="q1"), call("query_logs", {"minutes": 1}, id="q2"))
+    return build_react(ScriptedModel(turns=[asks, "好。"], by_history=True), tools=[query_logs], name="two")
+
+
 def plain() -> Any:
     """A run without questions."""
     return build_react(ScriptedModel(turns=["好的。"], by_history=True), name="plain")

@@ -2,8 +2,10 @@
 
 import json
 import shutil
+import sqlite3
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -186,6 +188,24 @@ def test_without_answers_in_a_pipe_the_questions_and_flags_are_listed(adjourn: A
     assert f"--set {question}.environment=VALUE" in printed.err
 
 
+def test_answers_may_come_one_by_one(adjourn: Adjourn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C-46: the run goes on when the set is complete."""
+    monkeypatch.setenv("ADJOURN_APP", "app.py:two")
+    adjourn("run", "看看支付")
+    run = adjourn("runs", "--json").json()[0]["id"]
+    one, other = [asked["id"] for asked in adjourn("show", run, "--json").json()["interrupts"]]
+    bare = adjourn("resume", run, "--set", "environment=prod")
+    assert bare.status == 2
+    assert f"ID one of {one}, {other}" in bare.err
+    first = adjourn("resume", run, "--set", f"{one}.environment=prod", "--by", "li")
+    assert first.status == 3
+    assert "the rest is still open" in first.out
+    assert one not in first.out.splitlines()[-1]
+    assert adjourn("resume", run, "--set", "environment=staging", "--by", "wang").status == 0
+    answered = adjourn("show", run, "--json").json()["questions"]
+    assert [question["answered_by"] for question in answered] == ["li", "wang"]
+
+
 def test_a_failed_run_says_so_and_is_tried_again(adjourn: Adjourn) -> None:
     failed = adjourn("run", "hello", "--app", "app.py:broken")
     assert failed.status == 4
@@ -265,6 +285,20 @@ def test_recover_without_lost_runs(adjourn: Adjourn) -> None:
     printed = adjourn("recover")
     assert (printed.status, printed.out.startswith("nothing to recover")) == (0, True)
     assert adjourn("recover", run).status == 5
+
+
+def test_recover_goes_on_with_a_run_whose_process_died(adjourn: Adjourn, tmp_path: Path) -> None:
+    """C-91: after its lease, by anybody; a run of another graph is left alone."""
+    run, question = waiting(adjourn)
+    adjourn("run", "hello", "--app", "app.py:two")
+    with closing(sqlite3.connect(tmp_path / "adjourn.db")) as connection, connection:
+        connection.execute("UPDATE runs SET status = 'running', lease_until = '2020-01-01T00:00:00.000000Z'")
+    printed = adjourn("recover")
+    assert printed.status == 3
+    assert f"--set {question}.environment=VALUE" in printed.out
+    statuses = {one["graph"]: one["status"] for one in adjourn("runs", "--json").json()}
+    assert statuses == {"shop": "interrupted", "two": "running"}
+    assert run in printed.out
 
 
 def test_graph_prints_the_machine_and_the_tools(adjourn: Adjourn) -> None:

@@ -17,19 +17,11 @@ from langchain_core.messages.tool import invalid_tool_call, tool_call, tool_call
 from langchain_openai import ChatOpenAI
 
 from adjourn.nodes.assembly import AssembledCall, Fragment, Turn, Usage
-from adjourn.nodes.providers import (
-    PROVIDERS,
-    STAND_IN_NAME,
-    UNKNOWN,
-    Provider,
-    assistant_message,
-    listening,
-    provider_of,
-    read,
-    request_messages,
-    sent_calls,
-)
+from adjourn.nodes.listening import listening
+from adjourn.nodes.providers import PROVIDERS, UNKNOWN, Provider, provider_of
 from adjourn.nodes.scripted import ScriptedModel
+from adjourn.nodes.wire_in import read
+from adjourn.nodes.wire_out import STAND_IN_NAME, assistant_message, request_messages, sent_calls
 
 OPENAI = PROVIDERS["langchain_openai"]
 

@@ -18,8 +18,9 @@ from langchain_core.messages.tool import tool_call
 from langchain_core.tools import tool
 
 from adjourn.nodes.assembly import Fragment, Turn, Usage
-from adjourn.nodes.providers import provider_of, read
+from adjourn.nodes.providers import provider_of
 from adjourn.nodes.scripted import Fails, ScriptedModel, ScriptedTurn, call, ends, says
+from adjourn.nodes.wire_in import read
 
 
 async def play(model: ScriptedModel, *messages: BaseMessage) -> Turn:

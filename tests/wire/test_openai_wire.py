@@ -18,7 +18,10 @@ from wire.conftest import Chat
 from wire.openai_server import Chunk, Cut, Delta, Line, OpenAIServer, fails, fragment, streams
 
 from adjourn.nodes.assembly import Turn, Usage
-from adjourn.nodes.providers import assistant_message, listening, provider_of, read, request_messages
+from adjourn.nodes.listening import listening
+from adjourn.nodes.providers import provider_of
+from adjourn.nodes.wire_in import read
+from adjourn.nodes.wire_out import assistant_message, request_messages
 
 QUESTION = "看看支付服务最近报错，顺便对照一下文档里的处理建议"
 RESOURCE = '{"query":"支付服务"}'

@@ -49,6 +49,7 @@ class Placing:
         self._channel = ""
         self._messages: list[dict[str, Any]] = []
         self._values: list[dict[str, Any]] = []
+        self.names_old_rows = False  # whether a row of an earlier transaction was named
 
     def insert(self, connection: Connection) -> None:
         """Insert the new rows."""
@@ -58,6 +59,8 @@ class Placing:
     def reference(self, channel: str, value: Any) -> Reference:
         """Where a channel's value is stored."""
         self._channel = channel
+        if value is None:
+            return {"v": None}
         if type(value) is list and value and (ranges := self._channel_of_messages(value)):
             return ranges
         if channel == START and type(value) is dict:
@@ -106,12 +109,15 @@ class Placing:
     def _remembered(self, message: BaseMessage) -> Remembered:
         known = self._memory.known_message(message)
         if known is not None:
+            self.names_old_rows = True
             return known
         row = to_row(message, self._codec)
         seq = self._memory.message_hashes.get(row.hash)
         if seq is None:
             seq = self._memory.message_numbers.take((self._ns, self._channel, "whole"))
             self._messages.append({"thread": self._thread, "seq": seq, **row._asdict()})
+        else:
+            self.names_old_rows = True
         return self._memory.remember_message(message, seq, row.hash)
 
     def _value_row(self, text: str, size: str = "part") -> int:
@@ -122,6 +128,8 @@ class Placing:
             self._memory.value_hashes[row_hash] = seq
             row = {"thread": self._thread, "seq": seq, "channel": self._channel[:255], "value": text}
             self._values.append({**row, "hash": row_hash})
+        else:
+            self.names_old_rows = True
         return seq
 
     def _divide(self, value: Any, text: str) -> Json:

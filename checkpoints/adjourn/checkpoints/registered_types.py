@@ -75,7 +75,8 @@ def _fields_of(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if hasattr(value, f.name)}
     if isinstance(value, tuple):
-        return dict(zip(value._fields, value, strict=True)) if hasattr(value, "_fields") else tuple(value)
+        names = getattr(value, "_fields", None)
+        return dict(zip(names, value, strict=True)) if names else tuple(value)
     return _content_of(value)
 
 

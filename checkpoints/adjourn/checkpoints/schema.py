@@ -62,7 +62,7 @@ threads = Table(
         "generation", Integer, nullable=False, comment="grows when rows are taken away: caches are then void"
     ),
     Column("created_at", TIME, nullable=False),
-    Column("updated_at", TIME, nullable=False),
+    Column("updated_at", TIME, nullable=False, comment="of the last checkpoint, to a second"),
     UniqueConstraint("thread_id"),  # two processes that open one thread meet in one row
     Index("ix_threads_updated_at", "updated_at"),  # the newest threads, without reading any checkpoint
     comment="a conversation; whether it waits for people is told by v_threads",

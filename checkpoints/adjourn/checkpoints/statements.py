@@ -64,11 +64,15 @@ touch_thread = _always(
     .values(updated_at=bind("moment"))
 )
 _IS_NEWER = sa.func.coalesce(threads.c.checkpoint_id, sa.literal_column("''")) <= bind("newest")
+hold_thread = _always(
+    threads.update()
+    .where(threads.c.id == bind("thread"), threads.c.generation == bind("generation_known"))
+    .values(generation=threads.c.generation)
+)
 advance_thread = _always(
     threads.update()
     .where(threads.c.id == bind("thread"), threads.c.generation == bind("generation_known"))
     .values(
-        updated_at=bind("moment"),
         step=sa.case((_IS_NEWER, bind("newest_step")), else_=threads.c.step),  # before checkpoint_id: MySQL
         checkpoint_id=sa.case((_IS_NEWER, bind("newest")), else_=threads.c.checkpoint_id),
     )

@@ -98,6 +98,7 @@ class ThreadMemory:
         """Know nothing."""
         self.thread: int | None = None
         self.generation = 0
+        self.touched_at = float("-inf")  # monotonic seconds at which this process moved threads.updated_at
         self.namespaces: dict[str, int] = {}
         self.heads: OrderedDict[tuple[str, str], Head] = OrderedDict()
         self._young: dict[int, Remembered] = {}  # id(message); the entry keeps the message alive

@@ -31,7 +31,11 @@ class FinishNode:
         step = state.get("step", 0)
         run.ledger.emit(
             Message(
-                run_id=run.run_id, path=run.path, step=step + 1, message_id=str(message.id), text=str(message.text)
+                run_id=run.run_id,
+                path=run.path,
+                step=step + 1,
+                message_id=str(message.id),
+                text=str(message.text),
             )
         )
         return {"messages": [message], "stop_reason": reason}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
-from adjourn.nodes.providers import sent_calls
+from adjourn.nodes.wire_out import call_ids, sent_calls
 
 Missing = Callable[[str, str], str]
 """(call id, tool name) -> the observation of a call that was never answered, as JSON text."""
@@ -25,7 +25,7 @@ def is_legal(messages: Sequence[AnyMessage]) -> bool:
         elif expected:
             return False
         elif isinstance(message, AIMessage):
-            expected = [str(call["id"]) for call in sent_calls(message)]
+            expected = call_ids(message)
     return not expected
 
 

@@ -26,7 +26,9 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import PrivateAttr
 
 from adjourn.nodes.assembly import Assembler, Fragment, canonical
-from adjourn.nodes.providers import PROVIDERS, assistant_message, read, sent_calls
+from adjourn.nodes.providers import PROVIDERS
+from adjourn.nodes.wire_in import read
+from adjourn.nodes.wire_out import assistant_message, sent_calls
 
 __all__ = [
     "Fails",

@@ -20,6 +20,7 @@ from langgraph.graph.state import CompiledStateGraph
 
 import adjourn
 from adjourn.checkpoints.errors import AdjournError, UsageError
+from adjourn.graph.cli.screen import short
 from adjourn.graph.react import Graph
 from adjourn.graph.runner import Runner
 
@@ -126,7 +127,7 @@ def _guarded(work: Callable[[], T], spec: str, when: str) -> T:
 
 
 def _where(error: BaseException) -> str:
-    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    said = short(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
     if isinstance(error, SyntaxError):
         return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
     if error.__traceback__ is None:

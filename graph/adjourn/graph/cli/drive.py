@@ -17,7 +17,7 @@ from adjourn.graph.cli.how_to import Examples, resume_command, show_questions
 from adjourn.graph.cli.live import Live
 from adjourn.graph.cli.screen import Screen
 from adjourn.graph.cli.settings import Settings
-from adjourn.graph.cli.stores import opened, told
+from adjourn.graph.cli.stores import opened
 from adjourn.graph.react import Graph
 from adjourn.graph.reading import find_run_id
 from adjourn.graph.run import Run
@@ -114,11 +114,8 @@ def driving(
 
     `create`: a store that is missing is made. Raises `UsageError`, `StoreError`.
     """
-    with (
-        opened(settings.store, create=create) as database,
-        told(settings.store),
-        Runner(graph or load(settings.app), database) as runner,
-    ):
+    graph = graph or load(settings.app)  # before the store: a wrong app makes no file
+    with opened(settings.store, create=create) as database, Runner(graph, database) as runner:
         yield Driver(runner, Screen(settings), settings, **rest)
 
 
@@ -151,13 +148,9 @@ def resume(settings: Settings, beginning: str, flags: Flags, *, by: str | None) 
             return driver.go_on(run)
         after = driver.runner.resume_sync(run.id, answers or None, by=by, on_event=driver.live)
         driver.asks = not answers and on_terminal(settings)
-        if after.status == RunStatus.INTERRUPTED and after.row.steps == run.row.steps:
-            driver.intro = "still_open" if _same_set(run, after) else driver.intro
+        if {one.id for one in after.interrupts} & {one.id for one in run.interrupts}:
+            driver.intro = "still_open"
         return driver.go_on(after)
-
-
-def _same_set(before: Run, after: Run) -> bool:
-    return {one.id for one in after.interrupts} < {one.id for one in before.interrupts}
 
 
 def _needs_answers(settings: Settings, run: Run) -> str:

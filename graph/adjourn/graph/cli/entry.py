@@ -3,7 +3,7 @@
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
@@ -13,6 +13,7 @@ from adjourn.graph.cli.options import LOG_VARIABLE
 from adjourn.graph.cli.parser import app
 from adjourn.graph.cli.screen import clean, to_line
 
+WRONG_USAGE = 2
 CANCELLED = 130  # what shells report for a program that Ctrl-C ended
 
 
@@ -25,23 +26,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _prepare_streams()
     _prepare_logging()
     try:
-        status = app(args=given, prog_name="adjourn", standalone_mode=False)
+        status = app(args=given or ["--help"], prog_name="adjourn", standalone_mode=False)
     except AdjournError as error:
-        return _complain(error, given, error.exit_status)
-    except typer.TyperException as error:  # the parser's own: an unknown option, a missing argument
-        return _complain(error, given, 2)
+        facts = {"error": type(error).__name__, **vars(error)}
+        return _complain(str(error), given, error.exit_status, facts)
     except (KeyboardInterrupt, typer.Abort):
         return CANCELLED
-    return int(status or 0)
+    except Exception as error:
+        said = getattr(error, "format_message", None)
+        if said is None:
+            raise  # a bug of ours: its traceback is wanted
+        message = f"{said()} (see adjourn --help)"  # the parser's own: an unknown option, a missing argument
+        return _complain(message, given, WRONG_USAGE, {"error": "UsageError"})
+    return int(status or 0) if given else WRONG_USAGE
 
 
-def _complain(error: Exception, given: Sequence[str], status: int) -> int:
-    is_ours = isinstance(error, AdjournError)
-    message = str(error) if is_ours else error.format_message()  # type: ignore[attr-defined]
+def _complain(message: str, given: Sequence[str], status: int, facts: Mapping[str, Any]) -> int:
     if "--json" in given:
-        kind = type(error).__name__ if is_ours else "UsageError"
-        facts: dict[str, Any] = dict(vars(error)) if is_ours else {}
-        line = to_line({"error": kind, "message": message, "exit_status": status, **facts})
+        line = to_line({**facts, "message": message, "exit_status": status})
     else:
         line = clean(f"adjourn: {message}")
     print(line, file=sys.stderr)

@@ -33,7 +33,7 @@ class Form:
             return None
 
     def _question(self, question: Interrupt, earlier: Answers) -> Any:
-        show_question(self._screen, question)
+        show_question(self._screen, question, flags=False)
         schema = question.response_schema
         if variants(question):
             return self._verdict(question, earlier)

@@ -51,8 +51,8 @@ def _example(field: Schema, whole: Schema, wished: str | None) -> str:
     return listed[0] if listed else "VALUE"
 
 
-def show_question(screen: Screen, question: Interrupt, *, indent: int = 2) -> None:
-    """A question: who asks, why, about what, and what each field takes."""
+def show_question(screen: Screen, question: Interrupt, *, indent: int = 2, flags: bool = True) -> None:
+    """A question: who asks, why, about what. `flags`: also what the flags that answer it take."""
     path = f"[{question.path}] " if question.path else ""
     head = f"{path}{question.type}  {question.tool}"
     screen.line(("? ", "yellow"), (question.id, "bold"), f"  {head}", indent=indent)
@@ -60,11 +60,16 @@ def show_question(screen: Screen, question: Interrupt, *, indent: int = 2) -> No
         screen.line(question.reason, indent=indent + 2)
     if question.arguments:
         screen.line(f"{screen.say('arguments')}: {short(question.arguments)}", indent=indent + 2)
+    if flags:
+        _show_what_flags_take(screen, question, indent + 2)
+
+
+def _show_what_flags_take(screen: Screen, question: Interrupt, indent: int) -> None:
     if variants(question):
-        _show_alternatives(screen, question, indent + 2)
+        _show_alternatives(screen, question, indent)
         return
     for name, field in properties(question.response_schema).items():
-        show_field(screen, name, field, question.response_schema, indent=indent + 2)
+        show_field(screen, name, field, question.response_schema, indent=indent)
 
 
 def _show_alternatives(screen: Screen, question: Interrupt, indent: int) -> None:
@@ -74,10 +79,13 @@ def _show_alternatives(screen: Screen, question: Interrupt, indent: int) -> None
 
 
 def show_field(screen: Screen, name: str, field: Schema, whole: Schema, *, indent: int = 2) -> None:
-    """A field: its name, what it takes, its description."""
-    about = field.get("description")
-    tail = f"  {about}" if about else ""
-    screen.line((name, "bold"), f"  {describe(field, whole)}{tail}", indent=indent)
+    """A field: its name, what it takes, its default and its description."""
+    parts = [describe(field, whole)]
+    if "default" in field:
+        parts.append(f"({screen.say('default', default=shown(field['default']))})")
+    if field.get("description"):
+        parts.append(str(field["description"]))
+    screen.line((name, "bold"), *(f"  {part}" for part in parts), indent=indent)
 
 
 def show_questions(

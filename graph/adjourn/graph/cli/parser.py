@@ -13,7 +13,6 @@ app = typer.Typer(
     help="Run tool-calling agents that stop for a person and go on exactly there.\n\n"
     "Exit status: 0 done, 2 wrong usage, 3 interrupted (waits for a person), 4 failed, "
     "5 busy or already answered, 130 cancelled by Ctrl-C.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,  # help is the same in a terminal, in a pipe and in the documentation
     pretty_exceptions_enable=False,

@@ -10,6 +10,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import StoreError, UsageError
+from adjourn.graph.cli.screen import short
 
 T = TypeVar("T")
 
@@ -23,9 +24,9 @@ def opened(url: str, *, create: bool = False) -> Iterator[Database]:
     database = _database(url)
     try:
         _check_file(database, create)
-        with told(url):
+        with _told(url):
             database.setup()
-        yield database
+            yield database
     finally:
         database.close()
 
@@ -37,12 +38,12 @@ def read(url: str, work: Callable[[Connection], T]) -> T:
 
 
 @contextmanager
-def told(url: str) -> Iterator[None]:
+def _told(url: str) -> Iterator[None]:
     """Errors of the database as one `StoreError` that names it."""
     try:
         yield
     except DBAPIError as error:
-        raise StoreError(f"the database {shown(url)} cannot be used: {error.orig}") from error
+        raise StoreError(f"the database {shown(url)} cannot be used: {short(str(error.orig))}") from error
 
 
 def _database(url: str) -> Database:

@@ -19,6 +19,7 @@ TEXTS: dict[str, dict[str, str]] = {
     "waiting": {"en": "waiting for a person", "zh": "等待人工处理"},
     "question": {"en": "question", "zh": "问题"},
     "arguments": {"en": "arguments", "zh": "参数"},
+    "default": {"en": "default {default}", "zh": "默认 {default}"},
     "open_questions": {"en": "open questions", "zh": "待回答的问题"},
     "answered": {"en": "{state} by {by}, {at}", "zh": "{state}，{by}，{at}"},
     "answer_taken": {"en": "{state} by {by}", "zh": "{state}，{by}"},
@@ -39,8 +40,8 @@ TEXTS: dict[str, dict[str, str]] = {
         "zh": "action 可取：{words}",
     },
     "still_open": {
-        "en": "answers are stored; these questions are still open",
-        "zh": "回答已保存；以下问题仍待回答",
+        "en": "what was answered is stored; the rest is still open. Answer it with",
+        "zh": "已给出的回答已保存；其余问题仍待回答：",
     },
     "no_runs": {"en": "no runs", "zh": "没有运行记录"},
     "more_runs": {"en": "there are more; --limit N shows them", "zh": "还有更多记录，可用 --limit N 查看"},

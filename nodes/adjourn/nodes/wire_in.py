@@ -1,0 +1,153 @@
+"""What comes in from a provider: LangChain chunks become pieces for the assembler (C-1, C-2, C-10, C-11)."""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
+
+from adjourn.nodes.assembly import Finish, Fragment, Piece, Usage, parse_arguments
+from adjourn.nodes.providers import UNKNOWN, Provider
+from adjourn.nodes.wire_out import raw_calls, sent_calls
+
+__all__ = ["read"]
+
+_END_KEYS: Final = ("finish_reason", "stop_reason", "done_reason", "stopReason", "finishReason")
+
+_ENDS: Final[Mapping[str, Finish | None]] = MappingProxyType(
+    {
+        # What providers call the four ways to end. None: they gave up in the middle, which is no end.
+        # A word that is not here counts as `stop`: the provider did say that the turn is over.
+        "tool_calls": "tool_calls",
+        "function_call": "tool_calls",
+        "tool_use": "tool_calls",
+        "length": "length",
+        "max_tokens": "length",
+        "max_output_tokens": "length",
+        "model_length": "length",
+        "model_context_window_exceeded": "length",
+        "incomplete": "length",
+        "content_filter": "content_filter",
+        "content_filtered": "content_filter",
+        "guardrail_intervened": "content_filter",
+        "refusal": "content_filter",
+        "safety": "content_filter",
+        "sensitive": "content_filter",
+        "recitation": "content_filter",
+        "prohibited_content": "content_filter",
+        "blocklist": "content_filter",
+        "error": None,
+        "failed": None,
+        "cancelled": None,
+        "in_progress": None,
+        "network_error": None,
+        "insufficient_system_resource": None,
+    }
+)
+
+_BLOCKS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        # Type of a content block -> what it is to us, and the key that holds its text.
+        "text": ("text", "text"),
+        "output_text": ("text", "text"),
+        "refusal": ("refusal", "refusal"),
+        "reasoning": ("reasoning", "reasoning"),
+        "reasoning_content": ("reasoning", "reasoning_content"),
+        "thinking": ("reasoning", "thinking"),
+    }
+)
+
+
+def read(message: BaseMessage, provider: Provider = UNKNOWN) -> Piece:
+    """What one chunk brought; or the whole turn, where a model does not stream and sends an `AIMessage`.
+
+    A whole message has ended by the fact that it is here, whether or not it says why.
+    """
+    if not isinstance(message, AIMessage):
+        return Piece(text=message.text)
+    whole = not isinstance(message, AIMessageChunk)
+    said = _said(message)
+    fragments = tuple(_whole_calls(message) if whole else _fragments(cast(AIMessageChunk, message), provider))
+    finish = _finish(message.response_metadata)
+    if whole and not _names_end(message.response_metadata):
+        finish = "tool_calls" if fragments else "stop"
+    metadata = message.response_metadata
+    return Piece(
+        text=said.get("text", ""),
+        reasoning=said.get("reasoning", ""),
+        refusal=said.get("refusal", ""),
+        fragments=fragments,
+        finish=finish,
+        usage=_usage(message.usage_metadata),
+        model=metadata.get("model_name") or metadata.get("model"),
+    )
+
+
+def _said(message: AIMessage) -> dict[str, str]:
+    extras = message.additional_kwargs
+    said = {"reasoning": extras.get("reasoning_content") or "", "refusal": extras.get("refusal") or ""}
+    blocks = [message.content] if isinstance(message.content, str) else message.content
+    for block in blocks:
+        kind, text = ("text", block) if isinstance(block, str) else _block(block)
+        said[kind] = said.get(kind, "") + text
+    return said
+
+
+def _block(block: Mapping[str, Any]) -> tuple[str, str]:
+    kind, key = _BLOCKS.get(block.get("type", ""), ("", ""))
+    text = block.get(key) if kind else None
+    if kind == "reasoning" and text is None:  # OpenAI's Responses API tells summaries of its reasoning
+        text = "".join(part.get("text", "") for part in block.get("summary") or ())
+    return kind, text if isinstance(text, str) else ""
+
+
+def _names_end(metadata: Mapping[str, Any]) -> bool:
+    return "status" in metadata or any(metadata.get(key) for key in _END_KEYS)
+
+
+def _finish(metadata: Mapping[str, Any]) -> Finish | None:
+    """The end signal in a chunk's metadata, None if it holds none.
+
+    LangChain's own `chunk_position="last"` is no such signal: it is set whenever the connection was closed in
+    order, also by a server that died in mid-turn behind a proxy.
+    """
+    word = next((metadata[key] for key in _END_KEYS if metadata.get(key)), None)
+    if word is None and metadata.get("status"):  # the Responses API
+        word = (metadata.get("incomplete_details") or {}).get("reason") or metadata["status"]
+    if word is None:
+        return None
+    word = str(getattr(word, "name", word)).lower()
+    return _ENDS.get(word, "stop")
+
+
+def _usage(metadata: UsageMetadata | None) -> Usage | None:
+    if metadata is None:
+        return None
+    return Usage(
+        input_tokens=metadata["input_tokens"],
+        output_tokens=metadata["output_tokens"],
+        cached_tokens=metadata.get("input_token_details", {}).get("cache_read") or 0,
+        reasoning_tokens=metadata.get("output_token_details", {}).get("reasoning") or 0,
+    )
+
+
+def _fragments(chunk: AIMessageChunk, provider: Provider) -> Iterator[Fragment]:
+    if old := chunk.additional_kwargs.get("function_call"):
+        yield Fragment(name=old.get("name"), arguments=old.get("arguments"), old=True)
+    for part in chunk.tool_call_chunks:
+        index, text = part.get("index"), part.get("args")
+        arguments: str | dict[str, Any] | None = text
+        if not provider.exact and text and index is None and part.get("name"):
+            # A call that came whole, written out again by LangChain in its own way of writing JSON.
+            arguments = parse_arguments(text)[0] or text
+        yield Fragment(index, part.get("id"), part.get("name"), arguments, exact=provider.exact)
+
+
+def _whole_calls(message: AIMessage) -> Iterator[Fragment]:
+    exact = raw_calls(message) is not None
+    for index, call in enumerate(sent_calls(message)):
+        function = call["function"]
+        yield Fragment(index, call["id"], function["name"], function["arguments"], exact=exact)
+    if old := message.additional_kwargs.get("function_call"):
+        yield Fragment(name=old.get("name"), arguments=old.get("arguments"), old=True)

@@ -1,0 +1,2 @@
+NOTEBOOKS=[]
+executed=is_fresh=write=None

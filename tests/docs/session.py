@@ -1,0 +1,144 @@
+"""Terminal sessions in a document: their commands are run again, and what they print is compared.
+
+A session is every fence of a document that is marked `<!-- session -->`, in order, in one folder. `adjourn` runs
+in this process, which is quick; that a run goes on in another process is proved in `tests/runs`. Ids, times and
+durations differ from one run to the next: they are masked for the comparison, and the ids that a
+document's commands name are put in place of the fresh ones. Long lines of data are cut.
+"""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from docs.blocks import session_spans
+
+from adjourn.graph.cli import main
+
+PROGRAM = ".venv/bin/adjourn"  # as the Makefile starts it
+MADE_BY_MAKE = {"make demo": f"{PROGRAM} demo"}
+WIDTH = 150  # characters of a line of data in a document
+LOCALES = {"en": "C.UTF-8", "zh": "zh_CN.UTF-8"}
+
+_IDS = re.compile(r"\b(?:run_[0-9a-z]{15,16}|thr_[0-9a-z]{15,16}|int_[0-9a-f]{12}|call_[0-9a-f]{24})\b")
+_MASKS = (
+    (re.compile(r"\b\d+ ms\b"), "N ms"),
+    (re.compile(r"\b\d+\.\d s\b"), "N s"),
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"), "TIME"),
+)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line, and what it printed; `output=None`: it could not be run here."""
+
+    line: str
+    output: str | None
+
+
+def commands_of(block: str) -> list[Command]:
+    """The commands of a block: each line after `$ `, with what follows it."""
+    parts = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
+    return [Command(line, output) for line, _, output in (part.partition("\n") for part in parts)]
+
+
+def sessions(text: str) -> list[list[Command]]:
+    """The commands of each session fence of a document."""
+    return [commands_of(text[start:end]) for start, end in session_spans(text)]
+
+
+def replayed(text: str, language: str, folder: Path) -> list[list[Command]]:
+    """The document's sessions as they run now, in `folder`, with fresh ids. Changes the working folder meanwhile."""
+    fresh_of: dict[str, str] = {}
+    blocks: list[list[Command]] = []
+    with _as_user(language, folder):
+        for block in sessions(text):
+            blocks.append([])
+            for written in block:
+                line = _IDS.sub(lambda found: fresh_of.get(found[0], found[0]), written.line)
+                output = _run(line)
+                blocks[-1].append(Command(line, output))
+                if output is not None:
+                    pairs = zip(_ids(written.output or ""), _ids(output), strict=False)
+                    fresh_of |= dict(pairs)
+    return blocks
+
+
+def _ids(output: str) -> list[str]:
+    return list(dict.fromkeys(_IDS.findall(output)))
+
+
+@contextlib.contextmanager
+def _as_user(language: str, folder: Path) -> Iterator[None]:
+    """A user called wang in `folder`, with no settings of the command line in the environment."""
+    before, argv = dict(os.environ), sys.argv
+    for name in [one for one in os.environ if one.startswith(("ADJOURN_", "UV_RUN"))]:
+        del os.environ[name]
+    os.environ |= {"LOGNAME": "wang", "LC_ALL": LOCALES[language]}
+    sys.argv = [PROGRAM]
+    try:
+        with contextlib.chdir(folder):
+            yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        sys.argv = argv
+
+
+def _run(line: str) -> str | None:
+    words = shlex.split(MADE_BY_MAKE.get(line, line))
+    if words[0] == PROGRAM:
+        return _cut(_adjourn(words[1:]))
+    if words[0] != "sqlite3":
+        raise ValueError(f"a session of a document may not run {words[0]!r}")
+    if shutil.which("sqlite3") is None:
+        return None
+    done = subprocess.run(words, capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": "C"})
+    return done.stdout
+
+
+def _adjourn(words: Sequence[str]) -> str:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        status = main(words)
+    if status not in (0, 3):
+        raise RuntimeError(f"adjourn {shlex.join(words)} ended with {status}")
+    return printed.getvalue()
+
+
+def _cut(output: str) -> str:
+    """Lines of data at most `WIDTH` long; commands to paste stay whole."""
+    lines = output.splitlines()
+    kept = [one if PROGRAM in one or len(one) <= WIDTH else f"{one[: WIDTH - 1]}…" for one in lines]
+    return "".join(f"{one}\n" for one in kept)
+
+
+def masked(blocks: Sequence[Sequence[Command]]) -> list[tuple[str, str]]:
+    """Every command and its output without what differs from one run to the next."""
+    return [(_mask(one.line), _mask(one.output or "")) for block in blocks for one in block if one.output is not None]
+
+
+def _mask(words: str) -> str:
+    words = _IDS.sub(lambda found: found[0].partition("_")[0], words)
+    for pattern, mask in _MASKS:
+        words = pattern.sub(mask, words)
+    # what was cut ends somewhere else when a duration before it is longer
+    return re.sub(r".{12}…$", "…", words, flags=re.MULTILINE)
+
+
+def rewritten(text: str, language: str, folder: Path) -> str:
+    """The document with the sessions as they run now; unchanged when only ids and times would differ."""
+    fresh = replayed(text, language, folder)
+    if masked(fresh) == masked(sessions(text)):
+        return text
+    for (start, end), block in reversed(list(zip(session_spans(text), fresh, strict=True))):
+        body = "".join(f"$ {one.line}\n{one.output or ''}" for one in block)
+        text = text[:start] + body + text[end:]
+    return text

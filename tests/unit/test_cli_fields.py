@@ -1,0 +1,79 @@
+"""Texts that people type, and the values that they mean by a field's JSON Schema."""
+
+from typing import Any
+
+import pytest
+
+from adjourn.graph.cli.fields import WrongValue, choices, describe, parse
+
+TEXT = {"type": "string"}
+MAYBE = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+COUNT = {"type": "integer", "minimum": 1, "maximum": 10}
+DEFS = {"$defs": {"Color": {"enum": ["red", "green"]}, "Point": {"type": "object", "required": ["x"]}}}
+
+
+@pytest.mark.parametrize(
+    ("words", "schema", "value"),
+    [
+        ("007", TEXT, "007"),
+        ("true", TEXT, "true"),
+        ('{"a": 1}', TEXT, '{"a": 1}'),
+        ("7", COUNT, 7),
+        ("1.5", {"type": "number"}, 1.5),
+        ("2", {"type": "number"}, 2),
+        ("true", {"type": "boolean"}, True),
+        ('["a"]', {"type": "array", "items": TEXT}, ["a"]),
+        ('{"x": 1}', {"$ref": "#/$defs/Point"}, {"x": 1}),
+        ("red", {"$ref": "#/$defs/Color", "description": "which"}, "red"),
+        ("2", {"enum": [1, 2]}, 2),
+        ("null", MAYBE, None),
+        ("7", MAYBE, "7"),
+        ("7", {"anyOf": [TEXT, {"type": "integer"}]}, 7),
+        ("null", {"anyOf": [{"enum": ["a"]}, {"type": "null"}]}, None),
+        ("free text", {}, "free text"),
+        ("[1]", {}, [1]),
+    ],
+)
+def test_a_text_means_the_value_that_its_schema_says(words: str, schema: Any, value: Any) -> None:
+    found = parse(words, schema, DEFS)
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("words", "schema", "why"),
+    [
+        ("seven", COUNT, "must be integer, not 'seven'"),
+        ("11", COUNT, "11 is greater than the maximum of 10"),
+        ("1.5", COUNT, "1.5 is not of type 'integer'"),
+        ("yes", {"type": "boolean"}, "must be one of true, false, not 'yes'"),
+        ("blue", {"$ref": "#/$defs/Color"}, "must be one of red, green, not 'blue'"),
+        ("{}", {"$ref": "#/$defs/Point"}, "'x' is a required property"),
+        ("NaN", {"type": "number"}, "must be number, not 'NaN'"),
+        ("", {"type": "string", "minLength": 1}, "'' should be non-empty"),
+    ],
+)
+def test_a_wrong_text_says_what_would_be_right(words: str, schema: Any, why: str) -> None:
+    with pytest.raises(WrongValue) as raised:
+        parse(words, schema, DEFS)
+    assert str(raised.value) == why
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        (TEXT, "string"),
+        (COUNT, "integer 1..10"),
+        ({"type": "number", "minimum": 0}, "number 0.."),
+        ({"$ref": "#/$defs/Color"}, "red | green"),
+        (MAYBE, "null | string"),
+        ({}, "JSON"),
+    ],
+)
+def test_a_field_is_described_in_a_few_words(schema: Any, words: str) -> None:
+    assert describe(schema, DEFS) == words
+
+
+def test_only_lists_are_choices() -> None:
+    assert choices(TEXT, DEFS) is None
+    assert choices({"anyOf": [{"enum": ["a"]}, TEXT]}, DEFS) is None
+    assert choices({"const": "a"}, DEFS) == ["a"]

@@ -1,0 +1,132 @@
+"""Settings, printed commands, texts and ages: the pure parts of the command line."""
+
+import string
+import sys
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from adjourn.checkpoints.database import format_time
+from adjourn.checkpoints.errors import UsageError
+from adjourn.graph.cli import options
+from adjourn.graph.cli.listing import age_of
+from adjourn.graph.cli.screen import Screen, clean, short
+from adjourn.graph.cli.settings import Settings, language_of, program, settings_of
+from adjourn.graph.cli.texts import LANGUAGES, TEXTS, text
+from adjourn.graph.demo.app import DIRECTORY_VARIABLE
+
+
+@pytest.mark.parametrize("key", TEXTS)
+def test_every_text_has_both_languages_and_the_same_values(key: str) -> None:
+    fields = {
+        language: {name for _, name, _, _ in string.Formatter().parse(TEXTS[key][language]) if name}
+        for language in LANGUAGES
+    }
+    assert set(TEXTS[key]) == set(LANGUAGES)
+    assert fields["en"] == fields["zh"]
+    for language in LANGUAGES:
+        assert text(key, language, **dict.fromkeys(fields["en"], "x"))
+
+
+@pytest.mark.parametrize(
+    ("lang", "environment", "language"),
+    [
+        ("zh", {"LANG": "en_US.UTF-8"}, "zh"),
+        (None, {"LANG": "zh_CN.UTF-8"}, "zh"),
+        (None, {"LC_ALL": "de_DE.UTF-8", "LANG": "zh_CN.UTF-8"}, "en"),
+        (None, {"LC_ALL": "", "LANG": "zh_TW"}, "zh"),
+        (None, {}, "en"),
+    ],
+)
+def test_the_language_is_asked_for_or_the_locales(
+    lang: str | None, environment: dict[str, str], language: str
+) -> None:
+    assert language_of(lang, environment) == language
+
+
+def test_a_language_that_is_not_bundled_is_refused() -> None:
+    with pytest.raises(UsageError, match="--lang is en or zh, not 'fr'"):
+        language_of("fr", {})
+
+
+def test_a_printed_command_holds_what_differs_from_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["adjourn"])
+    monkeypatch.delenv("UV_RUN_RECURSION_DEPTH", raising=False)
+    assert Settings(app="app.py:graph").command("resume", "run_x").endswith("adjourn resume run_x")
+    made = Settings(
+        store="sqlite:///my runs.db", app="app.py:graph", named_app=True, lang="zh", variables={"A": "b c"}
+    )
+    command = made.command("resume", "run_x", "--set", "a=it's")
+    assert command.startswith("A='b c' ")
+    assert command.endswith(
+        "adjourn resume run_x --set 'a=it'\"'\"'s' --store 'sqlite:///my runs.db' --app app.py:graph --lang zh"
+    )
+
+
+def test_the_program_is_named_as_it_was_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("UV_RUN_RECURSION_DEPTH", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "adjourn").write_text("")
+    (tmp_path / "adjourn").chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "adjourn")])
+    assert program() == ["adjourn"]
+    monkeypatch.setattr(sys, "argv", ["/elsewhere/bin/adjourn"])
+    assert program() == ["/elsewhere/bin/adjourn"]
+    monkeypatch.setattr(sys, "argv", ["/site/adjourn/graph/__main__.py"])
+    assert program() == [sys.executable, "-m", "adjourn.graph"]
+    monkeypatch.setenv("UV_RUN_RECURSION_DEPTH", "1")
+    assert program() == ["uv", "run", "adjourn"]
+
+
+@pytest.mark.parametrize("content", ["[tool.adjourn]\napp = 3\n", "[tool"])
+def test_a_pyproject_that_cannot_be_used_says_so(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text(content)
+    with pytest.raises(UsageError, match=r"pyproject\.toml"):
+        settings_of()
+
+
+def test_the_demo_and_the_command_line_mean_the_same_variable() -> None:
+    assert options.DEMO_DIR_VARIABLE == DIRECTORY_VARIABLE
+
+
+@pytest.mark.parametrize(
+    ("seconds", "age"), [(0, "0s"), (59, "59s"), (60, "1m"), (7_300, "2h"), (864_000, "10d"), (-5, "0s")]
+)
+def test_ages_are_short(seconds: int, age: str) -> None:
+    moment = datetime(2026, 1, 11, tzinfo=UTC)
+    assert age_of(format_time(moment - timedelta(seconds=seconds)), moment) == age
+
+
+def test_control_characters_are_written_out_and_lines_cut() -> None:
+    assert clean("a\x1b[31mb\x07\t\n中") == "a\\x1b[31mb\\x07\t\n中"
+    assert short({"a": "中\n文"}, 11) == '{"a": "中\\n…'
+    assert short("one\n two") == "one two"
+
+
+class Terminal(StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_colours_and_cut_lines_and_a_pipe_neither(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "10")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    terminal, pipe = Terminal(), StringIO()
+    for stream in (terminal, pipe):
+        Screen(Settings(), stream).line(("支付服务报错", "red"), cut=True)
+    assert terminal.getvalue() == "\x1b[31m支付服务 …\x1b[0m\n"
+    assert pipe.getvalue() == "支付服务报错\n"
+
+
+def test_columns_align_by_the_width_of_chinese_characters() -> None:
+    pipe = StringIO()
+    Screen(Settings(), pipe).table(("A", "B"), [("支付", "x"), ("ab", "y")])
+    assert pipe.getvalue() == "A     B\n支付  x\nab    y\n"
