@@ -14,13 +14,12 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 
@@ -51,40 +50,31 @@ def chat(steps: int, size: int) -> StateGraph[Any, Any, Any, Any]:
     return graph
 
 
+def settings(steps: int) -> Any:
+    """The config of a run."""
+    return {"configurable": {"thread_id": "t"}, "recursion_limit": steps + 10}
+
+
+FIRST: Any = {"messages": [HumanMessage("go", id="h")]}
+
+
 def run_sync(saver: Any, steps: int, size: int) -> float:
     """Seconds of one run through the sync methods."""
     graph = chat(steps, size).compile(checkpointer=saver)
-    config: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": steps + 10}
     start = time.perf_counter()
-    graph.invoke({"messages": [HumanMessage("go", id="h")]}, config, durability="sync")
+    graph.invoke(FIRST, settings(steps), durability="sync")
     return time.perf_counter() - start
 
 
-def run_async(saver: Any, steps: int, size: int) -> float:
+async def run_async(saver: Any, steps: int, size: int) -> float:
     """Seconds of one run through the async methods."""
     graph = chat(steps, size).compile(checkpointer=saver)
-    config: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": steps + 10}
-
-    async def once() -> float:
-        start = time.perf_counter()
-        await graph.ainvoke({"messages": [HumanMessage("go", id="h")]}, config, durability="sync")
-        return time.perf_counter() - start
-
-    return asyncio.run(once())
+    start = time.perf_counter()
+    await graph.ainvoke(FIRST, settings(steps), durability="sync")
+    return time.perf_counter() - start
 
 
-@asynccontextmanager
-async def official_async(path: Path, synchronous: str) -> AsyncIterator[Any]:
-    """AsyncSqliteSaver over a file."""
-    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-
-    async with AsyncSqliteSaver.from_conn_string(str(path)) as saver:
-        await saver.setup()
-        await saver.conn.execute(f"PRAGMA synchronous={synchronous}")
-        yield saver
-
-
-def official(path: Path, synchronous: str, steps: int, size: int) -> float:
+def theirs(path: Path, synchronous: str, steps: int, size: int) -> float:
     """Seconds with SqliteSaver."""
     connection = sqlite3.connect(path, check_same_thread=False)
     saver = SqliteSaver(connection)
@@ -96,13 +86,32 @@ def official(path: Path, synchronous: str, steps: int, size: int) -> float:
         connection.close()
 
 
-def ours(path: Path, synchronous: str, steps: int, size: int, runner: Any = run_sync) -> float:
-    """Seconds with this store."""
+async def theirs_async(path: Path, synchronous: str, steps: int, size: int) -> float:
+    """Seconds with AsyncSqliteSaver."""
+    async with AsyncSqliteSaver.from_conn_string(str(path)) as saver:
+        await saver.setup()
+        await saver.conn.execute(f"PRAGMA synchronous={synchronous}")
+        return await run_async(saver, steps, size)
+
+
+def ours(path: Path, synchronous: str, steps: int, size: int) -> float:
+    """Seconds with this store, sync."""
     database = Database(f"sqlite:///{path}", synchronous=synchronous)
     saver = SQLAlchemySaver(database)
     saver.setup()
     try:
-        return float(runner(saver, steps, size))
+        return run_sync(saver, steps, size)
+    finally:
+        database.close()
+
+
+async def ours_async(path: Path, synchronous: str, steps: int, size: int) -> float:
+    """Seconds with this store, async."""
+    database = Database(f"sqlite:///{path}", synchronous=synchronous)
+    saver = SQLAlchemySaver(database)
+    saver.setup()
+    try:
+        return await run_async(saver, steps, size)
     finally:
         database.close()
 
@@ -115,38 +124,58 @@ def file_bytes(path: Path) -> int:
     return path.stat().st_size
 
 
-def measure(synchronous: str, steps: int, size: int, rounds: int) -> tuple[float, float, float, float, float]:
-    """Milliseconds per superstep (theirs, ours, ours async) and bytes per superstep (theirs, ours)."""
-    times: list[list[float]] = [[], [], []]
+class Measured(NamedTuple):
+    """Milliseconds per superstep and bytes per superstep."""
+
+    theirs: float
+    ours: float
+    theirs_async: float
+    ours_async: float
+    their_bytes: float
+    our_bytes: float
+
+    def line(self, label: str) -> str:
+        """A line of the table."""
+        return (
+            f"{label:20} |{self.theirs:8.2f}{self.ours:8.2f}{self.ours / self.theirs:7.2f}"
+            f" |{self.theirs_async:8.2f}{self.ours_async:8.2f}{self.ours_async / self.theirs_async:7.2f}"
+            f" |{self.their_bytes:9.0f}{self.our_bytes:8.0f}{self.our_bytes / self.their_bytes:7.3f}"
+        )
+
+
+def measure(synchronous: str, steps: int, size: int, rounds: int) -> Measured:
+    """The medians over the rounds; the sides take turns, so that a noisy moment meets all."""
+    times: list[list[float]] = [[], [], [], []]
     sizes = [0, 0]
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
-            there, here, here_async = (Path(folder) / name for name in ("theirs.db", "ours.db", "async.db"))
-            times[0].append(official(there, synchronous, steps, size))
-            times[1].append(ours(here, synchronous, steps, size))
-            times[2].append(ours(here_async, synchronous, steps, size, run_async))
-            sizes = [file_bytes(there), file_bytes(here)]
+            paths = [Path(folder) / f"{number}.db" for number in range(4)]
+            times[0].append(theirs(paths[0], synchronous, steps, size))
+            times[1].append(ours(paths[1], synchronous, steps, size))
+            times[2].append(asyncio.run(theirs_async(paths[2], synchronous, steps, size)))
+            times[3].append(asyncio.run(ours_async(paths[3], synchronous, steps, size)))
+            sizes = [file_bytes(path) for path in paths[:2]]
     medians = [statistics.median(series) * 1000 / steps for series in times]
-    return medians[0], medians[1], medians[2], sizes[0] / steps, sizes[1] / steps
+    return Measured(*medians, sizes[0] / steps, sizes[1] / steps)
+
+
+HEAD = f"{'':20} |{'sync, ms':^23} |{'async, ms':^23} |{'bytes':^24}"
+SIDES = f"{'':20} |" + f"{'theirs':>8}{'ours':>8}{'ratio':>7} |" * 2 + f"{'theirs':>9}{'ours':>8}{'ratio':>7}"
 
 
 def main() -> int:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="NORMAL only, one round")
     options = parser.parse_args()
-    print(
-        f"{'synchronous':12}{'steps':>6}{'bytes':>7} |{'theirs ms':>10}{'ours ms':>9}{'ratio':>7}{'async ms':>10} |{'theirs B':>10}{'ours B':>8}"
-    )
+    print(f"{HEAD}\n{SIDES}")
     for synchronous in ("NORMAL",) if options.quick else ("NORMAL", "FULL"):
         for steps, size in SIZES:
-            row = measure(synchronous, steps, size, 1 if options.quick else options.rounds)
-            theirs, mine, mine_async, their_bytes, my_bytes = row
-            print(
-                f"{synchronous:12}{steps:6}{size:7} |{theirs:10.2f}{mine:9.2f}{mine / theirs:7.2f}{mine_async:10.2f}"
-                f" |{their_bytes:10.0f}{my_bytes:8.0f}"
-            )
+            measured = measure(synchronous, steps, size, 1 if options.quick else options.rounds)
+            print(measured.line(f"{synchronous:6} {steps:4} x {size:4} B"), flush=True)
     return 0
 
 

@@ -1,8 +1,8 @@
 """The parts of a document that are run or generated, found by comments that readers do not see.
 
-    <!-- machine: begin --> ... <!-- machine: end -->     written by refresh.py
-    <!-- file: ops.py -->                                 the fence below is that file
-    <!-- session -->                                      the fence below is replayed: see session.py
+<!-- machine: begin --> ... <!-- machine: end -->     written by refresh.py
+<!-- file: ops.py -->                                 the fence below is that file
+<!-- session -->                                      the fence below is replayed: see session.py
 """
 
 import re

@@ -27,7 +27,7 @@ MADE_BY_MAKE = {"make demo": f"{PROGRAM} demo"}
 WIDTH = 150  # characters of a line of data in a document
 LOCALES = {"en": "C.UTF-8", "zh": "zh_CN.UTF-8"}
 
-_IDS = re.compile(r"\b(?:run_[0-9a-z]{15,16}|thr_[0-9a-z]{15,16}|int_[0-9a-f]{12}|call_[0-9a-f]{24})\b")
+_IDS = re.compile(r"\b(?:run_[0-9a-z]{13,18}|thr_[0-9a-z]{13,18}|int_[0-9a-f]{12}|call_[0-9a-f]{24})\b")
 _MASKS = (
     (re.compile(r"\b\d+ ms\b"), "N ms"),
     (re.compile(r"\b\d+\.\d s\b"), "N s"),
@@ -56,23 +56,32 @@ def sessions(text: str) -> list[list[Command]]:
 
 def replayed(text: str, language: str, folder: Path) -> list[list[Command]]:
     """The document's sessions as they run now, in `folder`, with fresh ids. Changes the working folder meanwhile."""
-    fresh_of: dict[str, str] = {}
+    written_ids: dict[str, tuple[str, int]] = {}
+    fresh_ids: dict[str, tuple[str, int]] = {}
     blocks: list[list[Command]] = []
+
+    def fresh(found: re.Match[str]) -> str:
+        place = written_ids.get(found[0])
+        return next((one for one, at in fresh_ids.items() if at == place), found[0])
+
     with _as_user(language, folder):
         for block in sessions(text):
             blocks.append([])
             for written in block:
-                line = _IDS.sub(lambda found: fresh_of.get(found[0], found[0]), written.line)
+                _number(written.line, written_ids)
+                line = _IDS.sub(fresh, written.line)
                 output = _run(line)
                 blocks[-1].append(Command(line, output))
-                if output is not None:
-                    pairs = zip(_ids(written.output or ""), _ids(output), strict=False)
-                    fresh_of |= dict(pairs)
+                _number(written.output or "", written_ids)
+                _number(output or "", fresh_ids)
     return blocks
 
 
-def _ids(output: str) -> list[str]:
-    return list(dict.fromkeys(_IDS.findall(output)))
+def _number(words: str, known: dict[str, tuple[str, int]]) -> None:
+    """Number the ids of each kind in the order in which they appear: that is what a fresh id shares with an old one."""
+    for one in _IDS.findall(words):
+        kind = one.partition("_")[0]
+        known.setdefault(one, (kind, sum(place[0] == kind for place in known.values())))
 
 
 @contextlib.contextmanager
@@ -100,7 +109,9 @@ def _run(line: str) -> str | None:
         raise ValueError(f"a session of a document may not run {words[0]!r}")
     if shutil.which("sqlite3") is None:
         return None
-    done = subprocess.run(words, capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": "C"})
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": "C"}
+    )
     return done.stdout
 
 
@@ -122,15 +133,24 @@ def _cut(output: str) -> str:
 
 def masked(blocks: Sequence[Sequence[Command]]) -> list[tuple[str, str]]:
     """Every command and its output without what differs from one run to the next."""
-    return [(_mask(one.line), _mask(one.output or "")) for block in blocks for one in block if one.output is not None]
+    return [
+        (_mask(one.line), _mask(one.output or ""))
+        for block in blocks
+        for one in block
+        if one.output is not None
+    ]
 
 
 def _mask(words: str) -> str:
     words = _IDS.sub(lambda found: found[0].partition("_")[0], words)
     for pattern, mask in _MASKS:
         words = pattern.sub(mask, words)
+    words = re.sub(
+        r"[─┌┐└┘├┤┬┴┼]+", "", words
+    )  # each version of sqlite3 draws its boxes a little differently
+    words = re.sub(r"[ \n]+", " ", words) if "│" in words else words
     # what was cut ends somewhere else when a duration before it is longer
-    return re.sub(r".{12}…$", "…", words, flags=re.MULTILINE)
+    return re.sub(r"^(.{100}).*…$", r"\1…", words, flags=re.MULTILINE)
 
 
 def rewritten(text: str, language: str, folder: Path) -> str:

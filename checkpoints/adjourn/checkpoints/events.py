@@ -196,7 +196,7 @@ EVENTS: Mapping[str, type[Event]] = {
 
 
 def event_from_row(
-    run_id: str, number: int, word: str, step: int, path: str, data: Mapping[str, Any]
+    run_id: str, number: int, *, word: str, step: int, path: str, data: Mapping[str, Any]
 ) -> Event:
     """The event that a stored row tells.
 

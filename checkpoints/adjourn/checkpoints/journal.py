@@ -5,11 +5,12 @@ together (C-65). Statements are built once; SQLAlchemy compiles each once per da
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Connection, Table, bindparam, func, insert, select, update
+from sqlalchemy import ClauseElement, Connection, Table, Update, bindparam, func, insert, select, update
 
+from adjourn.checkpoints.compiled import Statement
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import AlreadyAnswered, LeaseLost, RunNotFound
 from adjourn.checkpoints.events import Event, event_from_row
@@ -29,123 +30,133 @@ _JSON = frozenset({"input", "error", "arguments", "payload", "response_schema", 
 
 
 def _encoded(row: Any, table: Table) -> dict[str, Any]:
-    values = asdict(row)
+    values = {one.name: getattr(row, one.name) for one in fields(row)}
     for name in _JSON & values.keys() - ({"answer"} if table is runs else set()):
         values[name] = to_json(values[name])
     return values
 
 
-_insert_run = insert(runs)
-_insert_step = insert(steps)
-_insert_call = insert(calls)
-_insert_interrupt = insert(interrupts)
-_insert_event = insert(events)
+def _insert(table: Table, row: type[Any]) -> Statement:
+    return Statement(lambda _: insert(table).values({one.name: bindparam(one.name) for one in fields(row)}))
+
+
+_insert_run = _insert(runs, RunRow)
+_insert_step = _insert(steps, StepRow)
+_insert_call = _insert(calls, CallRow)
+_insert_interrupt = _insert(interrupts, Interrupt)
+_insert_event = Statement(
+    lambda _: insert(events).values({one.name: bindparam(one.name) for one in events.c})
+)
 _insert_audit = insert(audit)
 
 
 def insert_run(connection: Connection, run: RunRow) -> None:
     """Store a new run. The database refuses a second live run on a thread (`sqlalchemy.exc.IntegrityError`)."""
-    connection.execute(_insert_run, _encoded(run, runs))
+    _insert_run.change(connection, _encoded(run, runs))
 
 
 def insert_step(connection: Connection, step: StepRow) -> None:
     """Store a step, and count it and its tokens on the run."""
-    connection.execute(_insert_step, _encoded(step, steps))
-    connection.execute(
-        _count_step,
-        {
-            "id_": step.run_id,
-            "n": step.step,
-            "in_": step.input_tokens or 0,
-            "out": step.output_tokens or 0,
-        },
-    )
+    _insert_step.change(connection, _encoded(step, steps))
+    counted = {"n": step.step, "in_": step.input_tokens or 0, "out": step.output_tokens or 0}
+    _count_step.change(connection, {"id_": step.run_id, **counted})
 
 
-_count_step = (
-    update(runs)
-    .where(runs.c.id == bindparam("id_"))
-    .values(
-        steps=bindparam("n"),
-        input_tokens=runs.c.input_tokens + bindparam("in_"),
-        output_tokens=runs.c.output_tokens + bindparam("out"),
+_count_step = Statement(
+    lambda _: (
+        update(runs)
+        .where(runs.c.id == bindparam("id_"))
+        .values(
+            steps=bindparam("n"),
+            input_tokens=runs.c.input_tokens + bindparam("in_"),
+            output_tokens=runs.c.output_tokens + bindparam("out"),
+        )
     )
 )
 
 
 def insert_calls(connection: Connection, rows: Sequence[CallRow]) -> None:
     """Store the calls of a step as planned (or with the outcome they already have)."""
-    if rows:
-        connection.execute(_insert_call, [_encoded(row, calls) for row in rows])
+    _insert_call.change_many(connection, [_encoded(row, calls) for row in rows])
 
 
 def insert_interrupts(connection: Connection, rows: Sequence[Interrupt]) -> None:
     """Store questions. Their ids derive from the call, so one that is already there is left alone."""
-    known = _known(connection, interrupts.c.id, [row.id for row in rows])
+    known = _known(connection, [row.id for row in rows])
     fresh = [_encoded(row, interrupts) for row in rows if row.id not in known]
-    if fresh:
-        connection.execute(_insert_interrupt, fresh)
+    _insert_interrupt.change_many(connection, fresh)
 
 
-def _known(connection: Connection, column: Any, values: list[str]) -> set[str]:
-    found = connection.execute(
-        select(column).where(column.in_(bindparam("v", expanding=True))), {"v": values}
-    )
-    return set(found.scalars())
+def _known(connection: Connection, ids: list[str]) -> set[str]:
+    return set(connection.execute(select(interrupts.c.id).where(interrupts.c.id.in_(ids))).scalars())
 
 
-_this_call = (
-    (calls.c.run_id == bindparam("run_id_"))
-    & (calls.c.step == bindparam("step_"))
-    & (calls.c.call_id == bindparam("call_id_"))
-)
-_UPDATES: dict[tuple[str, ...], Any] = {}
+_UPDATES: dict[tuple[str, ...], Statement] = {}
 
 
 def update_call(connection: Connection, run_id: str, step: int, call_id: str, **values: Any) -> None:
     """Change columns of one call."""
     names = tuple(sorted(values))
-    statement = _UPDATES.setdefault(
-        names, update(calls).where(_this_call).values({name: bindparam(f"v_{name}") for name in names})
-    )
+    statement = _UPDATES.get(names)
+    if statement is None:
+        statement = _UPDATES[names] = Statement(lambda _: _update_call(names))
     given = {f"v_{name}": to_json(values[name]) if name in _JSON else values[name] for name in names}
-    connection.execute(statement, {"run_id_": run_id, "step_": step, "call_id_": call_id, **given})
+    statement.change(connection, {"run_id_": run_id, "step_": step, "call_id_": call_id, **given})
+
+
+def _update_call(names: tuple[str, ...]) -> ClauseElement:
+    return (
+        update(calls)
+        .where(
+            calls.c.run_id == bindparam("run_id_"),
+            calls.c.step == bindparam("step_"),
+            calls.c.call_id == bindparam("call_id_"),
+        )
+        .values({name: bindparam(f"v_{name}") for name in names})
+    )
 
 
 # -- events
 
 
-_last_event = (
-    update(runs)
-    .where(runs.c.id == bindparam("id_"))
-    .values(last_event=bindparam("n"), updated_at=bindparam("at"))
+def _counting() -> Update:
+    counted = {"last_event": runs.c.last_event + bindparam("n"), "updated_at": bindparam("at")}
+    return update(runs).where(runs.c.id == bindparam("id_")).values(counted)
+
+
+_count = Statement(lambda _: _counting())
+_count_fenced = Statement(
+    lambda _: _counting().where(runs.c.fence == bindparam("held"), runs.c.status == RunStatus.RUNNING.value)
 )
-_known_keys = select(events.c.key).where(
-    events.c.run_id == bindparam("run_id_"), events.c.key.in_(bindparam("keys", expanding=True))
-)
-_run_last_event = select(runs.c.last_event).where(runs.c.id == bindparam("run_id_")).with_for_update()
+_counted = Statement(lambda _: select(runs.c.last_event).where(runs.c.id == bindparam("id_")))
 
 
 def append_events(
-    connection: Connection, run_id: str, facts: Sequence[Event], *, last: int | None = None
+    connection: Connection, run_id: str, facts: Sequence[Event], *, fence: int | None = None
 ) -> list[Event]:
-    """Store the events that are not there yet, numbered on; gives the ones that are new.
+    """Store the events, numbered on, and give them with their numbers.
 
-    `last` is the number of the run's last event where the caller holds the run's row (`leases.hold`).
+    The count on the run's row comes first: it holds the row, so that numbers have neither gap nor twin.
+    With a `fence` it is refused to a stale owner (`LeaseLost`). Two events of one key are refused by the
+    database (`sqlalchemy.exc.IntegrityError`): a caller that may tell a fact again asks `told_keys` first.
     """
     if not facts:
         return []
-    if last is None:
-        last = connection.execute(_run_last_event, {"run_id_": run_id}).scalar_one()
-    keys = [fact.key for fact in facts]
-    known = set(connection.execute(_known_keys, {"run_id_": run_id, "keys": keys}).scalars())
-    fresh = [fact for fact in {fact.key: fact for fact in facts}.values() if fact.key not in known]
-    numbered = [fact.numbered(last + place) for place, fact in enumerate(fresh, start=1)]
-    if numbered:
-        at = now()
-        connection.execute(_insert_event, [_event_values(run_id, fact, at) for fact in numbered])
-        connection.execute(_last_event, {"id_": run_id, "n": last + len(numbered), "at": at})
+    at = now()
+    values = {"id_": run_id, "n": len(facts), "at": at}
+    if fence is None:
+        _count.change(connection, values)
+    elif not _count_fenced.change(connection, {**values, "held": fence}):
+        raise LeaseLost(run_id, fence)
+    first = int(_counted.value(connection, values)) - len(facts) + 1
+    numbered = [fact.numbered(first + place) for place, fact in enumerate(facts)]
+    _insert_event.change_many(connection, [_event_values(run_id, fact, at) for fact in numbered])
     return numbered
+
+
+def told_keys(connection: Connection, run_id: str) -> set[str]:
+    """The keys of the events that a run has stored."""
+    return set(connection.execute(select(events.c.key).where(events.c.run_id == run_id)).scalars())
 
 
 def _event_values(run_id: str, fact: Event, at: str) -> dict[str, Any]:
@@ -173,7 +184,8 @@ def read_events(
     found = []
     for row in connection.execute(statement).mappings():
         data = from_json(row["data"], "events", f"({run_id}, {row['number']})")
-        found.append(event_from_row(run_id, row["number"], row["type"], row["step"], row["path"], data))
+        told = {"word": row["type"], "step": row["step"], "path": row["path"], "data": data}
+        found.append(event_from_row(run_id, row["number"], **told))
     return found
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, bindparam, or_, select, update
 
+from adjourn.checkpoints.compiled import Statement
 from adjourn.checkpoints.database import format_time, now
 from adjourn.checkpoints.errors import LeaseLost, NotResumable, RunBusy, RunNotFound
 from adjourn.checkpoints.lifecycle import RUN_MOVES, RunEvent, RunStatus, sources
@@ -39,14 +40,16 @@ _renew = (
     .values(lease_until=bindparam("until"), active_ms=bindparam("worked_ms"))
 )
 # FOR UPDATE holds the row on PostgreSQL and MariaDB; SQLite drops it, and BEGIN IMMEDIATE does the same.
-_hold = (
-    select(runs.c.last_event)
-    .where(
-        runs.c.id == bindparam("run_id"),
-        runs.c.fence == bindparam("held"),
-        runs.c.status == RunStatus.RUNNING.value,
+_hold = Statement(
+    lambda _: (
+        select(runs.c.fence)
+        .where(
+            runs.c.id == bindparam("run_id"),
+            runs.c.fence == bindparam("held"),
+            runs.c.status == RunStatus.RUNNING.value,
+        )
+        .with_for_update()
     )
-    .with_for_update()
 )
 _who = select(runs.c.status, runs.c.fence, runs.c.lease_owner, runs.c.lease_until).where(
     runs.c.id == bindparam("run_id")
@@ -89,12 +92,10 @@ def renew(connection: Connection, run_id: str, fence: int, *, lease_s: float, ac
     return connection.execute(_renew, values).rowcount == 1
 
 
-def hold(connection: Connection, run_id: str, fence: int) -> int:
-    """Check the fence inside the transaction of a write; gives the number of the run's last event.
+def hold(connection: Connection, run_id: str, fence: int) -> None:
+    """Check the fence inside the transaction of a write.
 
     Raises `LeaseLost` when the fence is stale or the run no longer runs; the caller's transaction rolls back.
     """
-    last = connection.execute(_hold, {"run_id": run_id, "held": fence}).scalar_one_or_none()
-    if last is None:
+    if _hold.first(connection, {"run_id": run_id, "held": fence}) is None:
         raise LeaseLost(run_id, fence)
-    return int(last)

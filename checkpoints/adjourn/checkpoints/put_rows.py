@@ -75,6 +75,7 @@ class CheckpointPut:
         statements.put_checkpoint.change(connection, {**row, "namespace": namespace})
         head = Head(dict(self.checkpoint["channel_versions"]), references)
         memory.remember_head(self.where.ns, self.checkpoint["id"], head)
+        memory.let_go(max((len(placed.entries) for placed in memory.lists.values()), default=0))
 
     def _touch(self, connection: Connection, memory: ThreadMemory, thread: int) -> None:
         """Move the thread on. Its row is then held until COMMIT: processes write to a thread in turn."""
@@ -154,7 +155,9 @@ class WritesPut:
             continue_blocks(connection, memory, self.where.ns, head.references)
         placing = Placing(memory, thread, self.where.ns, codec)
         rows = self._rows(placing, namespace)
-        if placing.names_old_rows:  # they may be gone by now; new rows cannot, and a new thread has no old ones
+        if (
+            placing.names_old_rows
+        ):  # they may be gone by now; new rows cannot, and a new thread has no old ones
             generation = statements.read_generation.value(connection, {"thread": thread})
             if generation != memory.generation:
                 raise StaleMemory

@@ -1,6 +1,9 @@
 """The run tables: what the runtime writes down about runs, steps, calls, questions and events."""
 
+from typing import Any
+
 from sqlalchemy import (
+    DDL,
     BigInteger,
     Column,
     Float,
@@ -9,6 +12,7 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     Table,
     UniqueConstraint,
+    event,
     text,
 )
 
@@ -24,6 +28,15 @@ from adjourn.checkpoints.lifecycle import (
 from adjourn.checkpoints.schema import ID, LONG, TIME, WORD, metadata, one_of
 
 BIG = BigInteger().with_variant(Integer(), "sqlite")  # SQLite numbers rows only in a column typed INTEGER
+
+
+def _has_partial_indexes(*_of: Any, **settings: Any) -> bool:
+    return settings["dialect"].name in ("sqlite", "postgresql")
+
+
+def _has_no_partial_indexes(*of: Any, **settings: Any) -> bool:
+    return not _has_partial_indexes(*of, **settings)
+
 
 runs = Table(
     "runs",
@@ -66,9 +79,20 @@ runs = Table(
         unique=True,
         sqlite_where=text("status IN ('running', 'interrupted')"),
         postgresql_where=text("status IN ('running', 'interrupted')"),
-    ),
+    ).ddl_if(callable_=_has_partial_indexes),
     Index("ix_runs_thread_created", "thread_id", "created_at"),  # the runs of one conversation, newest last
     Index("ix_runs_status_created", "status", "created_at"),  # who waits; newest first
+)
+
+# MySQL has no partial index: there, a generated column that is NULL for runs that ended says the same.
+event.listen(
+    runs,
+    "after_create",
+    DDL(  # type: ignore[no-untyped-call]
+        "ALTER TABLE runs ADD COLUMN live_thread VARCHAR(255) COLLATE utf8mb4_bin "
+        "GENERATED ALWAYS AS (CASE WHEN status IN ('running', 'interrupted') THEN thread_id END) VIRTUAL, "
+        "ADD UNIQUE INDEX uq_runs_live_thread (live_thread)"
+    ).execute_if(callable_=_has_no_partial_indexes),
 )
 
 steps = Table(

@@ -23,6 +23,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects import mysql
+from sqlalchemy.types import TypeEngine
 
 metadata = MetaData(
     naming_convention={
@@ -34,14 +35,28 @@ metadata = MetaData(
     }
 )
 
-# MySQL compares text without regard to case and trailing blanks unless told otherwise; ids are exact.
-ID = String(255).with_variant(mysql.VARCHAR(255, collation="utf8mb4_bin"), "mysql", "mariadb")
-WORD = String(32).with_variant(mysql.VARCHAR(32, collation="utf8mb4_bin"), "mysql", "mariadb")
+
+def _exact(length: int) -> TypeEngine[str]:
+    """Text of at most `length` characters, compared and sorted byte by byte.
+
+    MySQL would take `a` for `A` and drop trailing blanks, and PostgreSQL would sort by the rules of a
+    language; ids are exact, and LangGraph's order is that of the characters.
+    """
+    text = String(length).with_variant(mysql.VARCHAR(length, collation="utf8mb4_bin"), "mysql", "mariadb")
+    return text.with_variant(String(length, collation="C"), "postgresql")
+
+
+ID = _exact(255)
+WORD = _exact(32)
 TIME = String(27)  # 2026-11-29T22:33:01.123456Z
 LONG = Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")  # MySQL's TEXT ends at 64 KB
 # Nested subgraphs add about 50 characters a level; 700 are the most that MySQL can index in utf8mb4.
-NS = String(700).with_variant(mysql.VARCHAR(700, collation="utf8mb4_bin"), "mysql", "mariadb")
-PATH = Text().with_variant(mysql.LONGTEXT(collation="utf8mb4_bin"), "mysql", "mariadb")  # sorted by: exact
+NS = _exact(700)
+PATH = (
+    Text()
+    .with_variant(mysql.LONGTEXT(collation="utf8mb4_bin"), "mysql", "mariadb")
+    .with_variant(Text(collation="C"), "postgresql")
+)  # as exact as ID, of any length
 NUMBER = BigInteger().with_variant(Integer(), "sqlite")  # SQLite numbers rows only in a column typed INTEGER
 
 

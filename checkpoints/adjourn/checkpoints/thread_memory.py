@@ -36,10 +36,18 @@ class Remembered:
     seq: int
     message: BaseMessage
     fields: dict[str, Any]
+    extra: dict[str, Any] | None
 
-    def is_unchanged(self, message: BaseMessage) -> bool:
-        """Whether this is the message object that was stored, with the fields that were stored."""
-        return message is self.message and message.__dict__ == self.fields
+    def is_unchanged(self, message: Any) -> bool:
+        """Whether this is the message object that was stored, with the fields that were stored.
+
+        Not seen: a change in place that Python holds for equal, as from `1` to `True`.
+        """
+        return (
+            message is self.message
+            and message.__dict__ == self.fields
+            and message.__pydantic_extra__ == self.extra
+        )
 
 
 @dataclass(slots=True)
@@ -53,7 +61,7 @@ class PlacedList:
         """How many of these messages, from the first on, are the ones that were stored."""
         number = 0
         for entry, message in zip(self.entries, messages, strict=False):
-            if message is not entry.message or message.__dict__ != entry.fields:
+            if not entry.is_unchanged(message):
                 break
             number += 1
         return number
@@ -117,7 +125,7 @@ class ThreadMemory:
 
     def remember_message(self, message: BaseMessage, seq: int, row_hash: str) -> Remembered:
         """This message object is stored under `seq`."""
-        entry = Remembered(seq, message, snapshot(message.__dict__))
+        entry = Remembered(seq, message, snapshot(message.__dict__), snapshot(message.__pydantic_extra__))
         self._young[id(message)] = entry
         self.message_hashes[row_hash] = seq
         return entry

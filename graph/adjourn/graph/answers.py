@@ -1,7 +1,6 @@
 """Answers of people: checked, then stored; the last one of a set makes the run go on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection
@@ -9,20 +8,11 @@ from sqlalchemy import Connection
 from adjourn.checkpoints import journal, leases
 from adjourn.checkpoints.errors import AlreadyAnswered, InterruptNotFound, NotResumable, RunBusy
 from adjourn.checkpoints.events import Event, InterruptAnswered
-from adjourn.checkpoints.lifecycle import InterruptState, RunEvent, RunStatus
+from adjourn.checkpoints.lifecycle import InterruptState, InterruptType, RunEvent, RunStatus
 from adjourn.checkpoints.records import Interrupt, RunRow
 from adjourn.nodes.calls import Question
-from adjourn.nodes.questions import check_answer
+from adjourn.nodes.questions import check_answer, check_custom
 from adjourn.nodes.tool import Tool
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """What became of some answers. `fence` is None while other questions of the run are open."""
-
-    run: RunRow
-    events: list[Event]
-    fence: int | None
 
 
 def accept(
@@ -34,8 +24,10 @@ def accept(
     tools: Mapping[str, Tool],
     owner: str,
     lease_s: float,
-) -> Accepted:
+) -> list[Event]:
     """Store answers and, when no question is left, claim the run: all in the caller's transaction, or nothing.
+
+    Gives the events of the answers. The run is then `running` and the caller's, or still `interrupted`.
 
     Raises `InvalidAnswer`, `AlreadyAnswered`, `InterruptNotFound`, `RunBusy`, `NotResumable`.
     """
@@ -47,12 +39,11 @@ def accept(
     for question in given:
         journal.answer_interrupt(connection, question, answers[question.id], by=by)
     told = [_answered(run, one, answers[one.id], by) for one in given]
-    events = journal.append_events(connection, run_id, told, last=run.last_event)
+    events = journal.append_events(connection, run_id, told)
     left = [one for one in asked.values() if one.state == InterruptState.OPEN and one.id not in answers]
-    fence = None
     if not left:
-        fence = leases.claim(connection, run_id, RunEvent.GO_ON, owner=owner, lease_s=lease_s)
-    return Accepted(journal.read_run(connection, run_id), events, fence)
+        leases.claim(connection, run_id, RunEvent.GO_ON, owner=owner, lease_s=lease_s)
+    return events
 
 
 def _asked(run: RunRow, asked: Mapping[str, Interrupt], interrupt_id: str) -> Interrupt:
@@ -72,6 +63,9 @@ def _asked(run: RunRow, asked: Mapping[str, Interrupt], interrupt_id: str) -> In
 
 def check(question: Interrupt, answer: Any, tools: Mapping[str, Tool]) -> None:
     """Check one answer against its question and its tool. Changes nothing; raises `InvalidAnswer`."""
+    if question.type == InterruptType.CUSTOM:
+        check_custom(question.id, question.response_schema, answer)
+        return
     tool = tools.get(question.tool)
     if tool is None:
         what = f"the app has no tool {question.tool!r} any more; resume it with the app that asked"
@@ -89,11 +83,6 @@ def to_question(row: Interrupt) -> Question:
         "payload": row.payload,
         "response_schema": row.response_schema,
     }
-
-
-def to_verdict(row: Interrupt) -> dict[str, Any]:
-    """An answered question as the ask node takes it."""
-    return {"answer": row.answer, "by": row.answered_by}
 
 
 def _answered(run: RunRow, question: Interrupt, answer: Any, by: str | None) -> InterruptAnswered:

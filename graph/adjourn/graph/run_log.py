@@ -7,7 +7,8 @@ Both check the fence first. Events are handed to the listener after their commit
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection
@@ -23,22 +24,30 @@ from adjourn.nodes.run_context import StepFacts, StoredCall
 
 Listener = Callable[[Event], None]
 Write = Callable[[Connection], None]
-Key = tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What a run had written down when this owner took it over: its calls, and the keys of its events."""
+
+    calls: Mapping[tuple[int, str], CallRow]
+    told: Set[str]
+
+    @classmethod
+    def read(cls, connection: Connection, run_id: str) -> "Before":
+        """As it is stored now; only the owner of the run changes it after that."""
+        calls = {(one.step, one.call_id): one for one in journal.read_calls(connection, run_id)}
+        return cls(calls, journal.told_keys(connection, run_id))
 
 
 class RunLog:
-    """Implements the nodes' `Ledger`, and the saver's fence and outbox, for one owner of one run.
+    """Implements the nodes' `Ledger`, and the saver's fence and outbox, for one owner of one run."""
 
-    `known` holds the calls as they stood when this owner took over, by (step, call id).
-    """
-
-    def __init__(
-        self, database: Database, run: RunRow, fence: int, known: Mapping[Key, CallRow], listener: Listener
-    ) -> None:
+    def __init__(self, database: Database, run: RunRow, before: Before, listener: Listener) -> None:
         self.run = run
-        self.fence = fence
+        self.fence = run.fence
         self._database = database
-        self._known = known
+        self._before = before
         self._listener = listener
         self._rows: list[Write] = []  # ride on the next checkpoint
         self._events: list[Event] = []  # told with them
@@ -56,10 +65,9 @@ class RunLog:
         """Write what rides on this checkpoint, inside its transaction."""
         if not self._rows and not self._events:
             return
-        last = leases.hold(connection, self.run.id, self.fence)
+        self._stored = self._append(connection, self._events)
         for write in self._rows:
             write(connection)
-        self._stored = journal.append_events(connection, self.run.id, self._events, last=last)
 
     def committed(self) -> None:
         """The checkpoint is stored: forget what rode on it and tell its events."""
@@ -71,7 +79,7 @@ class RunLog:
     # -- the nodes' ledger
 
     def stored(self, step: int, call_id: str) -> StoredCall | None:
-        row = self._known.get((step, call_id))
+        row = self._before.calls.get((step, call_id))
         return None if row is None else StoredCall(row.outcome, row.result, row.error_code)
 
     def plan_step(self, facts: StepFacts, calls: Sequence[Call], events: Sequence[Event]) -> None:
@@ -138,9 +146,9 @@ class RunLog:
         event = self._result(step, call, outcome)
 
         def work(connection: Connection) -> list[Event]:
-            last = leases.hold(connection, self.run.id, self.fence)
+            told = self._append(connection, [event])
             close(connection)
-            return journal.append_events(connection, self.run.id, [event], last=last)
+            return told
 
         self._tell(await self._database.awrite(work))
 
@@ -152,8 +160,7 @@ class RunLog:
 
     async def tell(self, event: Event) -> None:
         def work(connection: Connection) -> list[Event]:
-            last = leases.hold(connection, self.run.id, self.fence)
-            return journal.append_events(connection, self.run.id, [event], last=last)
+            return self._append(connection, [event])
 
         self._tell(await self._database.awrite(work))
 
@@ -169,17 +176,19 @@ class RunLog:
         answer: str | None = None,
         error: dict[str, Any] | None = None,
         langgraph_id: str | None = None,
+        questions: Sequence[Interrupt] = (),
     ) -> None:
         """The run waits, ended or failed: its status, its last events, and the end of the lease, at once.
 
-        Events that were to ride on a checkpoint that never came are stored here too.
+        Events that were to ride on a checkpoint that never came are stored here too. `langgraph_id` is the
+        LangGraph interrupt that carries the open questions; `questions` are those that are not stored yet.
         """
 
         def work(connection: Connection) -> list[Event]:
-            last = leases.hold(connection, self.run.id, self.fence)
+            told = self._append(connection, [*self._loose(), *facts])
             if langgraph_id is not None:
                 journal.note_langgraph_id(connection, self.run.id, langgraph_id)
-            told = journal.append_events(connection, self.run.id, [*self._loose(), *facts], last=last)
+            journal.insert_interrupts(connection, questions)
             journal.end_run(
                 connection,
                 self.run.id,
@@ -197,6 +206,11 @@ class RunLog:
     def _loose(self) -> list[Event]:
         """Events without rows of their own; those with rows come again when the step runs again."""
         return [] if self._rows else self._events
+
+    def _append(self, connection: Connection, facts: Sequence[Event]) -> list[Event]:
+        """Store what was not told before this owner came: a step that runs again tells nothing twice (C-65)."""
+        fresh = [fact for fact in facts if fact.key not in self._before.told]
+        return journal.append_events(connection, self.run.id, fresh, fence=self.fence)
 
     def _tell(self, events: Sequence[Event]) -> None:
         self._early.update({event.number or 0: event for event in events})

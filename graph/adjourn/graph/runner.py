@@ -9,44 +9,44 @@ import asyncio
 import logging
 import os
 import socket
-import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from langchain_core.runnables import RunnableConfig
-from langgraph.types import Command
 from sqlalchemy import Connection
 
 from adjourn.checkpoints import journal, leases
-from adjourn.checkpoints.database import Database, now
+from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import (
-    AdjournError,
-    LeaseLost,
-    NotResumable,
     RunBusy,
     UsageError,
     WrongGraph,
 )
-from adjourn.checkpoints.events import Event, LoopInterrupt, RunFailed, RunFinished
-from adjourn.checkpoints.lifecycle import RUN_MOVES, InterruptState, RunEvent, RunStatus, StopReason
+from adjourn.checkpoints.events import Event
+from adjourn.checkpoints.lifecycle import InterruptState, RunEvent, RunStatus
 from adjourn.checkpoints.records import RunRow
 from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.graph import answers as accept
 from adjourn.graph import starts
 from adjourn.graph.background import Background
+from adjourn.graph.drive import Drive
 from adjourn.graph.react import Graph, signature_of, tools_of
-from adjourn.graph.reading import find_run_id, read_run
+from adjourn.graph.reading import read_run
 from adjourn.graph.run import Run
-from adjourn.graph.run_log import Listener, RunLog
-from adjourn.nodes.run_context import RUN_KEY, Cancel, RunContext
+from adjourn.graph.run_log import Listener
+from adjourn.nodes.run_context import Cancel
 
 T = TypeVar("T")
-log_ = logging.getLogger("adjourn.run")
+log = logging.getLogger("adjourn.run")
 
-# LangGraph's own limit counts supersteps and leaves calls open; ours counts model calls and does not (C-53).
-RECURSION_LIMIT = 100_000
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A run whose beginning is stored, with the events of that. It is ours to drive if it is `running`."""
+
+    run: RunRow
+    told: Sequence[Event]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +111,12 @@ class Runner:
             owner=self.owner,
             lease_s=self.lease_s,
         )
-        told = await self.database.awrite(lambda connection: starts.store(connection, run))
-        listener = _each(on_event, told)
-        started = replace(run, last_event=told[-1].number or 0)
-        return await self._drive(started, run.fence, listener)
+
+        def begin(connection: Connection) -> Begun:
+            told = starts.store(connection, run)
+            return Begun(journal.read_run(connection, run.id), told)
+
+        return await self._own(begin, on_event)
 
     async def resume(
         self,
@@ -134,15 +136,14 @@ class Runner:
         run = await self._mine(run_id)
         if not answers:
             return await self._retry(run, by, on_event)
-        accepted = await self.database.awrite(
-            lambda connection: accept.accept(
+
+        def begin(connection: Connection) -> Begun:
+            told = accept.accept(
                 connection, run_id, answers, by=by, tools=self.tools, owner=self.owner, lease_s=self.lease_s
             )
-        )
-        listener = _each(on_event, accepted.events)
-        if accepted.fence is None:
-            return await self.get(run_id)
-        return await self._drive(accepted.run, accepted.fence, listener)
+            return Begun(journal.read_run(connection, run_id), told)
+
+        return await self._own(begin, on_event)
 
     async def _retry(self, run: RunRow, by: str | None, on_event: Listener | None) -> Run:
         if run.status == RunStatus.INTERRUPTED:
@@ -162,15 +163,14 @@ class Runner:
         return await self._take(run_id, RunEvent.RECOVER, by, on_event)
 
     async def _take(self, run_id: str, event: RunEvent, by: str | None, on_event: Listener | None) -> Run:
-        def work(connection: Connection) -> RunRow:
+        def begin(connection: Connection) -> Begun:
             starts.must_be_newest(connection, run_id)
             leases.claim(connection, run_id, event, owner=self.owner, lease_s=self.lease_s)
             word = "recovered" if event is RunEvent.RECOVER else "retried"
             journal.write_audit(connection, run_id, word, by=by)
-            return journal.read_run(connection, run_id)
+            return Begun(journal.read_run(connection, run_id), [])
 
-        run = await self.database.awrite(work)
-        return await self._drive(run, run.fence, on_event or _ignore)
+        return await self._own(begin, on_event)
 
     async def cancel(self, run_id: str, *, by: str | None = None) -> Run:
         """Stop a run that this process drives, or one that waits or has failed. Twice is once (C-59).
@@ -298,146 +298,52 @@ class Runner:
             raise WrongGraph(run_id, run.graph, self.name)
         return run
 
-    async def _drive(self, run: RunRow, fence: int, listener: Listener) -> Run:
-        """Drive a claimed run until it waits or ends. A cancel from outside ends the run first (C-62)."""
-        mine = self._driving[run.id] = _Driving(Cancel(), asyncio.get_running_loop(), Future())
-        driving = asyncio.create_task(self._to_its_end(run, fence, mine.cancel, listener))
+    async def _own(self, begin: Callable[[Connection], Begun], on_event: Listener | None) -> Run:
+        """Begin a run in one transaction and drive it, all behind a shield.
+
+        A cancel from outside sets the run's own signal, waits until the run has written its end, and then
+        goes on (C-62): from the claim on there is no moment in which a run could be left without its owner.
+        """
+        cancel = Cancel()
+        driving = asyncio.create_task(self._drive(begin, cancel, _harmless(on_event)))
         try:
             return await asyncio.shield(driving)
         except asyncio.CancelledError:
-            mine.cancel.set()
+            cancel.set()
             await asyncio.wait({driving})
             if not driving.cancelled():
                 driving.exception()  # told to nobody: the caller is being cancelled
             raise
-        finally:
-            self._driving.pop(run.id, None)
-            mine.ended.set_result(None)
 
-    async def _to_its_end(self, run: RunRow, fence: int, cancel: Cancel, listener: Listener) -> Run:
-        began = time.monotonic()
-        known = await self.database.aread(lambda connection: journal.read_calls(connection, run.id))
-        log = RunLog(self.database, run, fence, {(one.step, one.call_id): one for one in known}, listener)
-
-        def active_ms() -> int:
-            return run.active_ms + round((time.monotonic() - began) * 1000)
-
-        renewing = asyncio.create_task(self._renew(run.id, fence, active_ms))
-        try:
-            state = await self._invoke(run, log, cancel)
-            await self._conclude(run, log, state, active_ms())
-        except LeaseLost:
-            raise
-        except Exception as error:
-            await self._fail(run, log, error, active_ms())
-        finally:
-            renewing.cancel()
+    async def _drive(self, begin: Callable[[Connection], Begun], cancel: Cancel, listener: Listener) -> Run:
+        begun = await self.database.awrite(begin)
+        run = begun.run
+        for event in begun.told:
+            listener(event)
+        if run.status == RunStatus.RUNNING:
+            mine = self._driving[run.id] = _Driving(cancel, asyncio.get_running_loop(), Future())
+            try:
+                await Drive(
+                    self.database, self.graph, run, cancel=cancel, listener=listener, lease_s=self.lease_s
+                ).to_its_end()
+            finally:
+                del self._driving[run.id]
+                mine.ended.set_result(None)
         return await self.get(run.id)
 
-    async def _renew(self, run_id: str, fence: int, active_ms: Any) -> None:
-        """Extend the lease until cancelled, or until it is lost: then the next write of this owner is refused."""
-        held = True
-        while held:
-            await asyncio.sleep(self.lease_s / 3)
-            held = await self.database.awrite(
-                lambda connection: leases.renew(
-                    connection, run_id, fence, lease_s=self.lease_s, active_ms=active_ms()
-                )
-            )
 
-    async def _invoke(self, run: RunRow, log: RunLog, cancel: Cancel) -> dict[str, Any]:
-        context = RunContext(
-            run_id=run.id,
-            thread_id=run.thread_id,
-            ledger=log,
-            path=run.path,
-            started_by=run.started_by,
-            cancel=cancel,
-        )
-        config: RunnableConfig = {
-            "configurable": {
-                "thread_id": run.thread_id,
-                RUN_KEY: context,
-                "__adjourn_fence": log,
-                "__adjourn_outbox": log,
-            },
-            "recursion_limit": RECURSION_LIMIT,
-        }
-        given = await self._input(run, config)
-        state: dict[str, Any] = await self.graph.ainvoke(given, config, durability="sync")
-        return state
+def _harmless(on_event: Listener | None) -> Listener:
+    """A listener whose own failure is logged and does the run no harm."""
 
-    async def _input(self, run: RunRow, config: RunnableConfig) -> Any:
-        """What makes LangGraph go on from where the run stands (F-33, F-34): input, answers, or nothing."""
-        snapshot = await self.graph.aget_state({"configurable": {"thread_id": run.thread_id}})
-        if snapshot.values.get("run_id") != run.id:
-            return await self.database.aread(
-                lambda connection: starts.first_input(connection, run, snapshot.values)
-            )
-        pending = [one for one in snapshot.interrupts if "questions" in one.value]
-        if not pending:
-            return None
-        asked = [question["id"] for question in pending[0].value["questions"]]
-        rows = await self.database.aread(lambda connection: journal.read_interrupts(connection, run.id))
-        given = {one.id: accept.to_verdict(one) for one in rows if one.state == InterruptState.ANSWERED}
-        if not set(asked) <= given.keys():
-            return None  # it asks again, and the run waits again
-        return Command(resume={pending[0].id: {one: given[one] for one in asked}})
-
-    async def _conclude(self, run: RunRow, log: RunLog, state: dict[str, Any], active_ms: int) -> None:
-        interrupts = state.get("__interrupt__") or ()
-        if interrupts:
-            await self._suspend(run, log, interrupts[0].id, state, active_ms)
+    def hear(event: Event) -> None:
+        if on_event is None:
             return
-        reason = StopReason(state["stop_reason"])
-        event = RunEvent.CANCEL if reason is StopReason.CANCELLED else RunEvent.FINISH
-        answer = str(state["messages"][-1].text)
-        status = RUN_MOVES[RunStatus.RUNNING][event].value
-        told = RunFinished(
-            run_id=run.id,
-            path=run.path,
-            step=state["step"],
-            status=status,
-            stop_reason=reason.value,
-            answer=answer,
-        )
-        await log.leave(event, [told], active_ms=active_ms, stop_reason=reason, answer=answer)
+        try:
+            on_event(event)
+        except Exception:
+            log.exception("a listener failed on %s of run %s", event.word, event.run_id)
 
-    async def _suspend(
-        self, run: RunRow, log: RunLog, langgraph_id: str, state: dict[str, Any], active_ms: int
-    ) -> None:
-        rows = await self.database.aread(
-            lambda connection: journal.read_interrupts(connection, run.id, state=InterruptState.OPEN)
-        )
-        shown = tuple(one.to_dict() for one in rows)
-        told = LoopInterrupt(run_id=run.id, path=run.path, step=state["step"], interrupts=shown)
-        await log.leave(RunEvent.ASK, [told], active_ms=active_ms, langgraph_id=langgraph_id)
-
-    async def _fail(self, run: RunRow, log: RunLog, error: Exception, active_ms: int) -> None:
-        log_.error("run %s failed", run.id, exc_info=error)
-        kind = type(error).__name__
-        message = str(error) if isinstance(error, AdjournError) else f"{kind}: {error}"
-        told = RunFailed(
-            run_id=run.id,
-            path=run.path,
-            step=run.steps,
-            error=kind,
-            message=message,
-            failure=run.failures + 1,
-        )
-        kept = {"class": kind, "message": message, "at": now()}
-        await log.leave(RunEvent.FAIL, [told], active_ms=active_ms, error=kept)
+    return hear
 
 
-def _ignore(_event: Event) -> None:
-    """The listener of those who do not listen."""
-
-
-def _each(on_event: Listener | None, told: Iterable[Event]) -> Listener:
-    listener = on_event or _ignore
-    for event in told:
-        listener(event)
-    return listener
-
-
-__all__ = ["NotResumable", "Runner", "find_run_id", "read_run"]
+__all__ = ["Runner"]

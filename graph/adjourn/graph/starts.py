@@ -102,7 +102,7 @@ def store(connection: Connection, run: RunRow) -> list[Event]:
         started_by=run.started_by,
     )
     first = StepStarted(run_id=run.id, path=run.path, step=1)
-    return journal.append_events(connection, run.id, [told, first], last=0)
+    return journal.append_events(connection, run.id, [told, first])
 
 
 def must_be_newest(connection: Connection, run_id: str) -> None:

@@ -93,8 +93,9 @@ def invalid_arguments(tool: Tool, problems: ArgumentProblems, language: str) -> 
 
 async def _run(tool: Tool, call: Call, context: ToolContext, language: str) -> Outcome:
     began = time.monotonic()
+    limit = asyncio.timeout(tool.timeout_s)
     try:
-        async with asyncio.timeout(tool.timeout_s) as limit:
+        async with limit:
             result = await _enter(tool, tool.bind(call["arguments"] or {}, context))
         took_ms = round((time.monotonic() - began) * 1000)
         return _ended(tool, call, result, took_ms, language)

@@ -199,6 +199,20 @@ def check_answer(question: Question, arguments: Mapping[str, Any], answer: Any, 
     return answer
 
 
+def check_custom(interrupt_id: str, schema: dict[str, Any], answer: Any) -> None:
+    """Check the answer to a question of LangGraph's own `interrupt()`; raises `InvalidAnswer`.
+
+    None is refused: LangGraph cannot be resumed with it (F-7).
+    """
+    if answer is None:
+        raise InvalidAnswer(interrupt_id, {"": "an answer is needed; null is none"})
+    problems = {
+        _field(error): error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(answer)
+    }
+    if problems:
+        raise InvalidAnswer(interrupt_id, problems)
+
+
 def _schema_problems(question: Question, answer: Answer) -> dict[str, str]:
     schema = question["response_schema"]
     if "oneOf" in schema:

@@ -5,7 +5,7 @@ from typing import Any
 
 from adjourn.graph import routes
 from adjourn.graph.cli.apps import load
-from adjourn.graph.cli.screen import Screen
+from adjourn.graph.cli.screen import Screen, short
 from adjourn.graph.cli.settings import Settings
 from adjourn.graph.react import Graph, tools_of
 from adjourn.nodes.tool import Tool
@@ -52,7 +52,7 @@ def _asks(screen: Screen, one: Tool) -> str:
 
 
 def _about(one: Tool) -> str:
-    return one.description.splitlines()[0]
+    return short(one.description, 100)  # a column, not a page: --json has all of it
 
 
 def _to_dict(one: Tool) -> dict[str, Any]:

@@ -1,0 +1,225 @@
+"""One owner drives one run: makes LangGraph go on from where the run stands, and writes down how it ended.
+
+The graph is given input, answers, or nothing; which of these is told by our tables and the thread's
+checkpoint together, never by LangGraph's `next` (F-33). While it works, the lease is renewed.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import Command
+from langgraph.types import Interrupt as Pending
+
+from adjourn.checkpoints import journal, leases
+from adjourn.checkpoints.database import Database, now
+from adjourn.checkpoints.errors import AdjournError, LeaseLost
+from adjourn.checkpoints.events import LoopInterrupt, RunFailed, RunFinished
+from adjourn.checkpoints.lifecycle import (
+    RUN_MOVES,
+    InterruptState,
+    InterruptType,
+    RunEvent,
+    RunStatus,
+    StopReason,
+)
+from adjourn.checkpoints.records import Interrupt, RunRow
+from adjourn.checkpoints.saver import FENCE, OUTBOX
+from adjourn.graph import starts
+from adjourn.graph.react import Graph
+from adjourn.graph.run_log import Before, Listener, RunLog
+from adjourn.nodes.observations import plain
+from adjourn.nodes.run_context import RUN_KEY, Cancel, RunContext
+
+log = logging.getLogger("adjourn.run")
+
+# LangGraph's own limit counts supersteps and leaves calls open; ours counts model calls and does not (C-53).
+RECURSION_LIMIT = 100_000
+
+
+class Drive:
+    """A claimed run, from here to where it waits, ends or fails."""
+
+    def __init__(
+        self,
+        database: Database,
+        graph: Graph,
+        run: RunRow,
+        *,
+        cancel: Cancel,
+        listener: Listener,
+        lease_s: float,
+    ) -> None:
+        self._database = database
+        self._graph = graph
+        self._run = run
+        self._cancel = cancel
+        self._listener = listener
+        self._lease_s = lease_s
+        self._began = time.monotonic()
+
+    async def to_its_end(self) -> None:
+        """Drive until the run waits, ends or fails; how it ended is stored when this returns.
+
+        Raises `LeaseLost` when another owner took the run over: then nothing more was written.
+        """
+        run = self._run
+        before = await self._database.aread(lambda connection: Before.read(connection, run.id))
+        written = RunLog(self._database, run, before, self._listener)
+        renewing = asyncio.create_task(self._renew())
+        try:
+            await self._conclude(written, await self._invoke(written))
+        except LeaseLost:
+            raise
+        except Exception as error:
+            await self._fail(written, error)
+        finally:
+            renewing.cancel()
+
+    def _active_ms(self) -> int:
+        return self._run.active_ms + round((time.monotonic() - self._began) * 1000)
+
+    async def _renew(self) -> None:
+        """Extend the lease until cancelled, or until it is lost: then the next write of this owner is refused."""
+        run, held = self._run, True
+        while held:
+            await asyncio.sleep(self._lease_s / 3)
+            try:
+                held = await self._database.awrite(
+                    lambda connection: leases.renew(
+                        connection, run.id, run.fence, lease_s=self._lease_s, active_ms=self._active_ms()
+                    )
+                )
+            except (
+                Exception
+            ) as error:  # a database that is away for a moment: the lease has room for two more tries
+                log.warning("run %s: the lease could not be renewed: %s", run.id, error)
+
+    # -- going on
+
+    async def _invoke(self, written: RunLog) -> dict[str, Any]:
+        run = self._run
+        context = RunContext(
+            run_id=run.id,
+            thread_id=run.thread_id,
+            ledger=written,
+            path=run.path,
+            started_by=run.started_by,
+            cancel=self._cancel,
+        )
+        config: RunnableConfig = {
+            "configurable": {"thread_id": run.thread_id, RUN_KEY: context, FENCE: written, OUTBOX: written},
+            "recursion_limit": RECURSION_LIMIT,
+        }
+        state: dict[str, Any] = await self._graph.ainvoke(await self._input(), config, durability="sync")
+        return state
+
+    async def _input(self) -> Any:
+        """What makes LangGraph go on from where the run stands (F-33, F-34): input, answers, or nothing."""
+        run = self._run
+        snapshot = await self._graph.aget_state({"configurable": {"thread_id": run.thread_id}})
+        if snapshot.values.get("run_id") != run.id:
+            return await self._database.aread(
+                lambda connection: starts.first_input(connection, run, snapshot.values)
+            )
+        if not snapshot.interrupts:
+            return None
+        rows = await self._database.aread(lambda connection: journal.read_interrupts(connection, run.id))
+        answered = {one.id: one for one in rows if one.state == InterruptState.ANSWERED}
+        given = {one.id: _answers_to(one, answered) for one in snapshot.interrupts}
+        if None in given.values():
+            return None  # it asks again, and the run waits again
+        return Command(resume=given)
+
+    # -- how it ended
+
+    async def _conclude(self, written: RunLog, state: dict[str, Any]) -> None:
+        if state.get("__interrupt__"):
+            await self._suspend(written, state["__interrupt__"], state.get("step", 0))
+            return
+        run, reason = self._run, StopReason(state["stop_reason"])
+        event = RunEvent.CANCEL if reason is StopReason.CANCELLED else RunEvent.FINISH
+        answer = str(state["messages"][-1].text)
+        told = RunFinished(
+            run_id=run.id,
+            path=run.path,
+            step=state["step"],
+            status=RUN_MOVES[RunStatus.RUNNING][event].value,
+            stop_reason=reason.value,
+            answer=answer,
+        )
+        await written.leave(event, [told], active_ms=self._active_ms(), stop_reason=reason, answer=answer)
+
+    async def _suspend(self, written: RunLog, pending: Sequence[Pending], step: int) -> None:
+        """The run waits. Our questions were stored before LangGraph stopped; those of others are stored here."""
+        run = self._run
+        ours = next((one.id for one in pending if _is_ours(one)), None)
+        others = [_custom(run, one, step, place) for place, one in enumerate(pending) if not _is_ours(one)]
+        stored = await self._database.aread(
+            lambda connection: journal.read_interrupts(connection, run.id, state=InterruptState.OPEN)
+        )
+        shown = {one.id: one.to_dict() for one in [*stored, *others]}
+        told = LoopInterrupt(run_id=run.id, path=run.path, step=step, interrupts=tuple(shown.values()))
+        await written.leave(
+            RunEvent.ASK, [told], active_ms=self._active_ms(), langgraph_id=ours, questions=others
+        )
+
+    async def _fail(self, written: RunLog, error: Exception) -> None:
+        run, kind = self._run, type(error).__name__
+        log.error("run %s failed", run.id, exc_info=error)
+        message = str(error) if isinstance(error, AdjournError) else f"{kind}: {error}"
+        told = RunFailed(
+            run_id=run.id,
+            path=run.path,
+            step=run.steps,
+            error=kind,
+            message=message,
+            failure=run.failures + 1,
+        )
+        kept = {"class": kind, "message": message, "at": now()}
+        await written.leave(RunEvent.FAIL, [told], active_ms=self._active_ms(), error=kept)
+
+
+def _is_ours(pending: Pending) -> bool:
+    """Whether a LangGraph interrupt is the one that carries all our questions."""
+    return isinstance(pending.value, dict) and "questions" in pending.value
+
+
+def _custom_id(pending: Pending) -> str:
+    return f"int_{pending.id[:12]}"
+
+
+def _answers_to(pending: Pending, answered: dict[str, Interrupt]) -> Any:
+    """What LangGraph's interrupt is resumed with; None while an answer is missing."""
+    if not _is_ours(pending):
+        row = answered.get(_custom_id(pending))
+        return None if row is None else row.answer
+    ids = [question["id"] for question in pending.value["questions"]]
+    if not answered.keys() >= set(ids):
+        return None
+    return {one: {"answer": answered[one].answer, "by": answered[one].answered_by} for one in ids}
+
+
+def _custom(run: RunRow, pending: Pending, step: int, place: int) -> Interrupt:
+    """A question that somebody's own node asked with LangGraph's `interrupt()` (C-37)."""
+    value = plain(pending.value)
+    return Interrupt(
+        id=_custom_id(pending),
+        run_id=run.id,
+        step=step,
+        call_id="",
+        path=run.path,
+        position=place,
+        type=InterruptType.CUSTOM.value,
+        tool="",
+        arguments={},
+        reason=value if isinstance(value, str) else "",
+        payload={"value": value},
+        response_schema=pending.response_schema if isinstance(pending.response_schema, dict) else {},
+        state=InterruptState.OPEN.value,
+        langgraph_id=pending.id,
+        created_at=now(),
+    )
