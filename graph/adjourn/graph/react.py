@@ -2,8 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
@@ -69,11 +68,12 @@ def join(nodes: Mapping[Node, Any], *, name: str) -> Graph:
     return cast(Graph, builder.compile(name=name))
 
 
-def _router(node: Node) -> Callable[[RunState], str]:
-    def route(node: Node, state: RunState) -> str:
+def _router(node: Node) -> Callable[[RunState], Coroutine[Any, Any, str]]:
+    # a coroutine function: LangGraph runs a plain one on a thread, which costs more than the whole look-up
+    async def route(state: RunState) -> str:
         return next_node(node, state["outcome"])
 
-    return partial(route, node)
+    return route
 
 
 def _distinct(tools: Iterable[Tool]) -> list[Tool]:
