@@ -32,4 +32,4 @@ def test_names_of_tests_are_read_as_they_are_written(tmp_path: Path) -> None:
         44: ["test_one.py::test_c44_c49_s5_reject"],
         49: ["test_one.py::test_c44_c49_s5_reject"],
     }
-    assert "| C-3 | not proven yet |" in table("- C-3 An item.\n")
+    assert "| C-300 | not proven yet |" in table("- C-300 An item.\n")

@@ -71,6 +71,8 @@ class Database:
         self.in_memory = self.is_sqlite and self.url.database in (None, "", ":memory:")
         self.engine: Engine = self._engine()
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="adjourn-db")
+        # SQLite writes one at a time: one thread for async writers, or they would only wake each other.
+        self._write_pool = ThreadPoolExecutor(1, "adjourn-db-write") if self.is_sqlite else self._pool
         # SQLite has one writer at a time: threads of this process queue here instead of polling the file,
         # and share one connection, which saves a fifth of a small transaction.
         self._writer: threading.Lock | None = threading.Lock() if self.is_sqlite else None
@@ -148,11 +150,12 @@ class Database:
 
     async def awrite(self, work: Callable[[Connection], T], *, synced: bool = False) -> T:
         """`write`, on a worker thread. A cancelled caller does not stop the transaction."""
-        return await self.arun(lambda: self.write(work, synced=synced))
+        return await self.arun(lambda: self.write(work, synced=synced), writes=True)
 
-    async def arun(self, work: Callable[[], T]) -> T:
-        """Run `work` on a worker thread; it opens its own transactions."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+    async def arun(self, work: Callable[[], T], *, writes: bool = False) -> T:
+        """Run `work` on a worker thread; it opens its own transactions. `writes`: most of them write."""
+        pool = self._write_pool if writes else self._pool
+        return await asyncio.get_running_loop().run_in_executor(pool, work)
 
     def setup(self) -> None:
         """Create what is missing. Called before the first transaction; a second call costs nothing.
@@ -187,6 +190,7 @@ class Database:
 
     def close(self) -> None:
         """Wait for what runs, then close every connection. Safe to call twice."""
+        self._write_pool.shutdown(wait=True)
         self._pool.shutdown(wait=True)
         if self._writing is not None:
             self._writing.close()

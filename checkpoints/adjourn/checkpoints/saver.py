@@ -307,7 +307,7 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
     ) -> RunnableConfig:
         """`put`, on a worker thread. A cancelled caller does not stop it: the outbox hears of the COMMIT."""
         work = partial(self._put, config, checkpoint, metadata, new_versions)
-        stored = asyncio.ensure_future(self.database.arun(work))
+        stored = asyncio.ensure_future(self.database.arun(work, writes=True))
         if outbox := named_in(config).get(OUTBOX):
             stored.add_done_callback(partial(_tell, outbox))
         return await asyncio.shield(stored)
@@ -316,23 +316,23 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """`put_writes`, on a worker thread."""
-        await self.database.arun(partial(self.put_writes, config, writes, task_id, task_path))
+        await self.database.arun(partial(self.put_writes, config, writes, task_id, task_path), writes=True)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """`delete_thread`, on a worker thread."""
-        await self.database.arun(partial(self.delete_thread, thread_id))
+        await self.database.arun(partial(self.delete_thread, thread_id), writes=True)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """`copy_thread`, on a worker thread."""
-        await self.database.arun(partial(self.copy_thread, source_thread_id, target_thread_id))
+        await self.database.arun(partial(self.copy_thread, source_thread_id, target_thread_id), writes=True)
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """`prune`, on a worker thread."""
-        await self.database.arun(partial(self.prune, thread_ids, strategy=strategy))
+        await self.database.arun(partial(self.prune, thread_ids, strategy=strategy), writes=True)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """`delete_for_runs`, on a worker thread."""
-        await self.database.arun(partial(self.delete_for_runs, run_ids))
+        await self.database.arun(partial(self.delete_for_runs, run_ids), writes=True)
 
 
 def _is_passing(error: BaseException) -> bool:
