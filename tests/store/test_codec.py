@@ -387,3 +387,20 @@ def test_messages_are_readable_in_their_columns() -> None:
             == "assistant|bot|我看看"
         )
         assert orjson.loads(scalar(saver, "SELECT tool_calls FROM messages"))[0]["args"] == {"q": "支付"}
+
+
+def test_classes_that_langgraph_finds_in_a_graphs_schemas_are_registered() -> None:
+    with SQLAlchemySaver("sqlite://") as saver:
+        same_saver = saver.with_allowlist(
+            {(__name__, "Order"), ("never_imported_module", "Thing"), ("os", "missing")}
+        )
+        put(saver, config(), {"order": Order(id=1, colour=Colour.RED)})
+        assert same_saver is saver
+        assert values_of(saver, config())["order"] == Order(id=1, colour=Colour.RED)
+        assert "never_imported_module" not in sys.modules
+        assert saver.serde is saver.codec
+
+
+def test_a_config_without_a_thread_says_what_is_missing() -> None:
+    with SQLAlchemySaver("sqlite://") as saver, pytest.raises(UsageError, match="thread_id"):
+        saver.get_tuple({"configurable": {}})

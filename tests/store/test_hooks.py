@@ -22,7 +22,7 @@ class Fence:
         self.checks = 0
 
     def check(self, connection: Connection) -> None:
-        assert connection.in_transaction()
+        assert connection.connection.driver_connection.in_transaction  # type: ignore[union-attr]
         self.checks += 1
         if self.lost:
             raise LeaseLost("run_1", 3)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from adjourn.checkpoints.lifecycle import ErrorCode
-from adjourn.nodes.execute import public_message
+from adjourn.nodes.failures import public_message
 from adjourn.nodes.observations import failure, plain, success
 
 ANY = st.recursive(

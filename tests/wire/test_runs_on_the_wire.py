@@ -1,6 +1,9 @@
 """Whole runs through langchain-openai's client and real HTTP: where bytes matter (S1, S5, C-7, C-15, C-43, C-58)."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -146,3 +149,32 @@ async def test_c58_a_refusal_of_the_key_is_final_and_the_run_can_be_resumed(wire
     run = await runner.start("hi")
     assert (run.status, len(wire.server.requests)) == ("failed", 1)
     assert (await runner.resume(run.id)).answer == "ok"
+
+
+TWO_LOOPS = """
+import asyncio, sys
+from adjourn.graph import Runner, build_react
+from adjourn.nodes import approve, tool
+
+@tool(effect="write", confirm="Restart {service}?")
+def restart(service: str) -> str:
+    "Restart."
+    return "ok"
+
+runner = Runner(build_react("openai:scripted-1", [restart]), sys.argv[1])
+for _ in range(2):
+    run = asyncio.run(runner.start("go"))
+    run = runner.resume_sync(run.id, {run.interrupts[0].id: approve()})
+    print(run.status, run.answer, run.error)
+runner.close()
+"""
+
+
+def test_c43_a_script_may_use_several_event_loops(server: OpenAIServer, tmp_path: Path) -> None:
+    """`asyncio.run` twice and sync twins between: pooled connections belong to the loop that opened them."""
+    ask = streams([fragment(0, "q", "restart", '{"service":"pay"}')], finish="tool_calls")
+    server.replies += [ask, streams("one"), ask, streams("two")]
+    environment = {**os.environ, "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "x"}
+    command = [sys.executable, "-c", TWO_LOOPS, f"sqlite:///{tmp_path / 'a.db'}"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["finished one None", "finished two None"]

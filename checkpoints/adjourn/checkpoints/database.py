@@ -127,8 +127,7 @@ class Database:
             connection = self._writing_connection()
             if synced and self.synchronous != "FULL":
                 return self._write_synced(connection, work)
-            with connection.begin():
-                return work(connection)
+            return _in_transaction(connection, work)
 
     def _writing_connection(self) -> Connection:
         if self._writing is None or self._writing.closed or self._writing.invalidated:
@@ -139,8 +138,7 @@ class Database:
         driver: Any = connection.connection.driver_connection
         driver.execute("PRAGMA synchronous=FULL")
         try:
-            with connection.begin():
-                return work(connection)
+            return _in_transaction(connection, work)
         finally:
             driver.execute(f"PRAGMA synchronous={self.synchronous}")
 
@@ -197,10 +195,39 @@ class Database:
         self.engine.dispose()
 
 
+def _in_transaction(connection: Connection, work: Callable[[Connection], T]) -> T:
+    """One writing transaction on SQLite, begun and ended by the driver.
+
+    SQLAlchemy's own transaction costs as much as a small INSERT; it joins in when `work` uses it.
+    """
+    driver: sqlite3.Connection = connection.connection.driver_connection  # type: ignore[assignment]
+    try:
+        driver.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        raise StoreError(
+            f"the database cannot be written now: {error}; is another program holding it?"
+        ) from error
+    try:
+        result = work(connection)
+        _end(connection, driver.commit, connection.commit)
+    except BaseException:
+        _end(connection, driver.rollback, connection.rollback)
+        raise
+    return result
+
+
+def _end(connection: Connection, plainly: Callable[[], None], through: Callable[[], None]) -> None:
+    """End the transaction through SQLAlchemy where it joined in, else plainly."""
+    if connection.in_transaction():
+        through()
+    else:
+        plainly()
+
+
 def _begin(connection: Connection) -> None:
-    driver: Any = connection.connection.driver_connection
-    immediate = connection.get_execution_options().get("adjourn_write")
-    driver.execute("BEGIN IMMEDIATE" if immediate else "BEGIN")
+    if not connection.get_execution_options().get("adjourn_write"):  # a writer has begun already
+        driver: Any = connection.connection.driver_connection
+        driver.execute("BEGIN")
 
 
 def _parsed(url: str) -> sa.URL:

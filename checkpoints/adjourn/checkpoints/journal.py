@@ -23,7 +23,7 @@ from adjourn.checkpoints.lifecycle import (
     StopReason,
     sources,
 )
-from adjourn.checkpoints.records import CallRow, Interrupt, RunRow, StepRow, from_json, to_json
+from adjourn.checkpoints.records import CallRow, Interrupt, RunRow, StepRow, from_json, to_json, to_text
 from adjourn.checkpoints.run_schema import audit, calls, events, interrupts, runs, steps
 
 _JSON = frozenset({"input", "error", "arguments", "payload", "response_schema", "answer", "shown"})
@@ -233,7 +233,7 @@ def end_run(
     values: dict[str, Any] = {
         "status": status.value,
         "stop_reason": stop_reason.value if stop_reason else None,
-        "answer": answer,
+        "answer": to_text(answer),
         "error": to_json(error),
         "active_ms": active_ms,
         "lease_owner": None,
@@ -342,15 +342,18 @@ def list_runs(
     *,
     statuses: Iterable[RunStatus] = (),
     thread_id: str | None = None,
+    graph: str | None = None,
     limit: int | None = None,
 ) -> list[RunRow]:
-    """Runs, newest first; `statuses` empty: all."""
+    """Runs, newest first; `statuses` empty: all; `graph` None: of every graph."""
     statement = select(runs).order_by(runs.c.created_at.desc(), runs.c.id.desc())
     words = [one.value for one in statuses]
     if words:
         statement = statement.where(runs.c.status.in_(words))
     if thread_id is not None:
         statement = statement.where(runs.c.thread_id == thread_id)
+    if graph is not None:
+        statement = statement.where(runs.c.graph == graph)
     if limit is not None:
         statement = statement.limit(limit)
     return [RunRow.of(row) for row in connection.execute(statement).mappings()]

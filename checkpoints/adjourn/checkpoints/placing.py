@@ -17,6 +17,7 @@ from adjourn.checkpoints.codec import Codec, Json, Ranges, dump, is_storable, pa
 from adjourn.checkpoints.message_rows import to_row
 from adjourn.checkpoints.thread_memory import (
     BLOCK,
+    NOTHING_PLACED,
     Owner,
     PlacedList,
     Reference,
@@ -81,7 +82,7 @@ class Placing:
 
     def _channel_of_messages(self, value: list[Any]) -> Ranges | None:
         """The ranges of a channel that is a list of messages; None when it is something else."""
-        before = self._memory.lists.get((self._ns, self._channel), PlacedList())
+        before = self._memory.lists.get((self._ns, self._channel), NOTHING_PLACED)
         known = before.unchanged(value)
         added = value[known:]
         if not all(is_storable(member) for member in added):

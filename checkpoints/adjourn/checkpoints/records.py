@@ -11,8 +11,20 @@ from adjourn.checkpoints.lifecycle import RunStatus
 
 
 def to_json(value: Any) -> str | None:
-    """JSON text as it is stored; None stays NULL."""
-    return None if value is None else json.dumps(value, ensure_ascii=False)
+    """JSON text as it is stored; None stays NULL. Half a surrogate pair, which no text column takes, is escaped."""
+    if value is None:
+        return None
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value)
+    return text
+
+
+def to_text(value: str | None) -> str | None:
+    """Text as a column takes it: half surrogate pairs and NUL, which some databases refuse, are replaced."""
+    return None if value is None else value.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
 
 
 def from_json(text: str | None, table: str, key: str) -> Any:

@@ -117,7 +117,8 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         Raises `StoredDataError` when a row is damaged.
         """
         where = Where.of(config)
-        with self._memories.hold(where.thread_id) as memory:
+        memory = self._memories.of(where.thread_id)
+        with memory.lock:
             try:
                 return self.database.read(lambda connection: self._read_tuple(connection, where, memory))
             except BaseException:
@@ -225,7 +226,8 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
             work(connection, memory)
 
         for attempt in range(1, ATTEMPTS + 1):
-            with self._memories.hold(where.thread_id) as memory:
+            memory = self._memories.of(where.thread_id)
+            with memory.lock:
                 try:
                     return self.database.write(partial(fenced, memory=memory))
                 except BaseException as error:
@@ -266,7 +268,8 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
 
     def _change_threads(self, thread_ids: Sequence[str], work: Callable[[Connection], None]) -> None:
         for thread_id in thread_ids:
-            with self._memories.hold(str(thread_id)) as memory:
+            memory = self._memories.of(str(thread_id))
+            with memory.lock:
                 memory.forget()
                 self.database.write(work)
 

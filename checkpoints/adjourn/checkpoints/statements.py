@@ -58,6 +58,12 @@ find_thread = _always(
 find_namespaces = _always(
     sa.select(namespaces.c.ns, namespaces.c.id).where(namespaces.c.thread == bind("thread"))
 )
+insert_thread = _always(
+    threads.insert().values(
+        thread_id=bind("thread_id"), generation=0, created_at=bind("moment"), updated_at=bind("moment")
+    )
+)
+insert_namespace = _always(namespaces.insert().values(thread=bind("thread"), ns=bind("ns")))
 touch_thread = _always(
     threads.update()
     .where(threads.c.id == bind("thread"), threads.c.generation == bind("generation_known"))

@@ -6,10 +6,10 @@ transaction fails, so that it never knows more than what was committed.
 """
 
 import copy
+import operator
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,10 @@ Reference = (
     list[list[int]] | int | dict[str, Any]
 )  # ranges of messages, a channel_values.seq, or {"v": value}
 Owner = tuple[str, str, str]  # namespace, channel, and "whole" or "part"
+
+
+_fields_of = operator.attrgetter("__dict__")
+_extra_of = operator.attrgetter("__pydantic_extra__")
 
 
 @dataclass(slots=True)
@@ -50,21 +54,36 @@ class Remembered:
         )
 
 
-@dataclass(slots=True)
 class PlacedList:
     """The messages of a channel as they were stored last: the next list mostly begins with them."""
 
-    entries: list[Remembered] = field(default_factory=list)
-    ranges: Ranges = field(default_factory=list)
+    def __init__(self, entries: list[Remembered], ranges: Ranges) -> None:
+        self.entries = entries
+        self.ranges = ranges
+        self._messages = [entry.message for entry in entries]
+        self._fields = [entry.fields for entry in entries]
+        self._extras = [entry.extra for entry in entries]
 
     def unchanged(self, messages: list[Any]) -> int:
         """How many of these messages, from the first on, are the ones that were stored."""
-        number = 0
-        for entry, message in zip(self.entries, messages, strict=False):
+        same = messages[: len(self.entries)]
+        if len(same) == len(self.entries) and self._is_whole(same):
+            return len(same)
+        for number, (entry, message) in enumerate(zip(self.entries, messages, strict=False)):
             if not entry.is_unchanged(message):
-                break
-            number += 1
-        return number
+                return number
+        return min(len(self.entries), len(messages))
+
+    def _is_whole(self, messages: list[Any]) -> bool:
+        # `is_unchanged` for all of them, without a Python call for each
+        return (
+            all(map(operator.is_, messages, self._messages))
+            and list(map(_fields_of, messages)) == self._fields
+            and list(map(_extra_of, messages)) == self._extras
+        )
+
+
+NOTHING_PLACED = PlacedList([], [])
 
 
 @dataclass(slots=True)
@@ -138,7 +157,9 @@ class ThreadMemory:
         return known if known and known.is_unchanged(message) else None
 
     def let_go(self, in_use: int) -> None:
-        """Let go of message objects that were not met for long. `in_use`: messages of a whole channel."""
+        """Let go of what was not met for long. `in_use`: messages of a whole channel."""
+        if len(self.message_hashes) + len(self.value_hashes) > max(MOST_ROWS, 2 * in_use):
+            self.forget()
         if len(self._young) > max(MOST_OBJECTS, 2 * in_use):
             self._old, self._young = self._young, {}
 
@@ -149,10 +170,6 @@ class ThreadMemory:
         while len(self.heads) > MOST_HEADS:
             self.heads.popitem(last=False)
 
-    def is_large(self) -> bool:
-        """Whether it remembers more than it should."""
-        return len(self.message_hashes) + len(self.value_hashes) > MOST_ROWS
-
 
 class Memories:
     """The memories of the threads in use."""
@@ -161,18 +178,17 @@ class Memories:
         self._lock = threading.Lock()
         self._threads: OrderedDict[str, ThreadMemory] = OrderedDict()
 
-    @contextmanager
-    def hold(self, thread_id: str) -> Iterator[ThreadMemory]:
-        """The memory of a thread, for this caller alone."""
+    def of(self, thread_id: str) -> ThreadMemory:
+        """The memory of a thread. Whoever uses it holds its lock."""
         with self._lock:
-            memory = self._threads.setdefault(thread_id, ThreadMemory())
-            self._threads.move_to_end(thread_id)
-            if len(self._threads) > MOST_THREADS:
-                self._threads.popitem(last=False)
-        with memory.lock:
-            if memory.is_large():
-                memory.forget()
-            yield memory
+            memory = self._threads.get(thread_id)
+            if memory is None:
+                memory = self._threads[thread_id] = ThreadMemory()
+                if len(self._threads) > MOST_THREADS:
+                    self._threads.popitem(last=False)
+            else:
+                self._threads.move_to_end(thread_id)
+        return memory
 
 
 class _Unequal:

@@ -7,7 +7,6 @@ from sqlalchemy.engine import Connection, CursorResult
 from adjourn.checkpoints import statements
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.placing import continue_numbers
-from adjourn.checkpoints.schema import namespaces, threads
 from adjourn.checkpoints.thread_memory import ThreadMemory
 
 
@@ -21,7 +20,7 @@ def know_thread(connection: Connection, memory: ThreadMemory, thread: int, gener
         return
     memory.forget()
     memory.thread, memory.generation = thread, generation
-    memory.namespaces = dict(statements.find_namespaces.rows(connection, {"thread": thread}))
+    memory.namespaces = _namespaces(connection, thread)
     continue_numbers(connection, memory, thread)
 
 
@@ -31,20 +30,31 @@ def know_namespace(connection: Connection, memory: ThreadMemory, thread_id: str,
     Raises `IntegrityError` when another process makes them at the same moment.
     """
     if memory.thread is None:
-        found = statements.find_thread.first(connection, {"thread_id": thread_id})
-        thread, generation = found or (_make_thread(connection, thread_id), 0)
+        thread, generation = _find_thread(connection, thread_id) or _make_thread(connection, thread_id)
         know_thread(connection, memory, thread, generation)
     thread = memory.known_thread()
     if ns not in memory.namespaces:
-        made = connection.execute(namespaces.insert().values(thread=thread, ns=ns))
-        memory.namespaces[ns] = made_id(made)
+        statements.insert_namespace.change(connection, {"thread": thread, "ns": ns})
+        memory.namespaces = _namespaces(connection, thread)
     return thread, memory.namespaces[ns]
 
 
-def _make_thread(connection: Connection, thread_id: str) -> int:
-    moment = now()
-    row = {"thread_id": thread_id, "generation": 0, "created_at": moment, "updated_at": moment}
-    return made_id(connection.execute(threads.insert().values(row)))
+def _find_thread(connection: Connection, thread_id: str) -> tuple[int, int] | None:
+    found = statements.find_thread.first(connection, {"thread_id": thread_id})
+    return (found[0], found[1]) if found else None
+
+
+def _make_thread(connection: Connection, thread_id: str) -> tuple[int, int]:
+    # RETURNING and lastrowid are not portable: the new row is looked up by its unique key
+    statements.insert_thread.change(connection, {"thread_id": thread_id, "moment": now()})
+    made = _find_thread(connection, thread_id)
+    if made is None:
+        raise AssertionError("a row that was just inserted is there")
+    return made
+
+
+def _namespaces(connection: Connection, thread: int) -> dict[str, int]:
+    return dict(statements.find_namespaces.rows(connection, {"thread": thread}))
 
 
 def made_id(result: CursorResult[Any]) -> int:

@@ -11,7 +11,7 @@ from langgraph.graph import START as ENTRY
 from langgraph.graph.state import CompiledStateGraph
 
 from adjourn.checkpoints.errors import UsageError
-from adjourn.graph.routes import ROUTES, START, Node, next_node
+from adjourn.graph.routes import ROUTES, START, Node, mermaid, next_node
 from adjourn.nodes.ask import AskNode
 from adjourn.nodes.finish import FinishNode
 from adjourn.nodes.foreign import as_tool
@@ -65,7 +65,16 @@ def join(nodes: Mapping[Node, Any], *, name: str) -> Graph:
             builder.add_edge(node, *routes.values())
         else:
             builder.add_conditional_edges(node, _router(node), list(dict.fromkeys(routes.values())))
-    return cast(Graph, builder.compile(name=name))
+    graph = cast(Graph, builder.compile(name=name))
+    graph.__class__ = Shown
+    return graph
+
+
+class Shown(CompiledStateGraph[Any, Any, Any, Any]):
+    """A compiled graph that shows its machine in a notebook. LangGraph's own picture is drawn by a web service."""
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return {"text/markdown": f"```mermaid\n{mermaid()}\n```", "text/plain": f"<graph {self.get_name()}>"}
 
 
 def _router(node: Node) -> Callable[[RunState], Coroutine[Any, Any, str]]:

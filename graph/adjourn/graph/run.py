@@ -9,7 +9,7 @@ from adjourn.checkpoints.lifecycle import InterruptState, RunStatus
 from adjourn.checkpoints.records import CallRow, Interrupt, RunRow, StepRow
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Run:
     """One run, as it stood when it was read: it does not change by itself; `Runner.get` reads it again.
 
@@ -87,6 +87,9 @@ class Run:
     def __str__(self) -> str:
         tail = f" ({self.shown_reason})" if self.shown_reason else ""
         return f"{self.id} {self.status}{tail}, {self.row.steps} steps, {len(self.calls)} calls"
+
+    def __repr__(self) -> str:
+        return f"<Run {self}>"
 
     def _repr_html_(self) -> str:
         return run_html(self)

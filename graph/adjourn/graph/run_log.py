@@ -80,7 +80,7 @@ class RunLog:
 
     def stored(self, step: int, call_id: str) -> StoredCall | None:
         row = self._before.calls.get((step, call_id))
-        return None if row is None else StoredCall(row.outcome, row.result, row.error_code)
+        return None if row is None else StoredCall(row.outcome, row.result, row.error_code, row.attempts)
 
     def plan_step(self, facts: StepFacts, calls: Sequence[Call], events: Sequence[Event]) -> None:
         at = now()

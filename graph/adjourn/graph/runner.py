@@ -204,10 +204,12 @@ class Runner:
         thread_id: str | None = None,
         limit: int | None = 20,
     ) -> Sequence[RunRow]:
-        """Runs, newest first; `statuses` empty: all; `limit` None: no limit."""
+        """This graph's runs, newest first; `statuses` empty: all; `limit` None: no limit."""
         words = [RunStatus(one) for one in statuses]
         return await self.database.aread(
-            lambda connection: journal.list_runs(connection, statuses=words, thread_id=thread_id, limit=limit)
+            lambda connection: journal.list_runs(
+                connection, statuses=words, thread_id=thread_id, graph=self.name, limit=limit
+            )
         )
 
     async def events(self, run_id: str, *, after: int = 0) -> Sequence[Event]:

@@ -58,6 +58,12 @@ def new_run(
     """The row of a run that is about to start, owned by `owner`. Raises `UsageError` for an empty message."""
     if not isinstance(message, str) or not message.strip():
         raise UsageError("the message is empty; say what the run is to do")
+    try:
+        message.encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            "the message holds half of a surrogate pair, which is no text; send it again"
+        ) from None
     at = now()
     return RunRow(
         id=run_id or new_id("run"),

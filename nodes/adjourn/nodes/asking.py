@@ -13,14 +13,14 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableBinding
 
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import ModelFailed
 from adjourn.checkpoints.events import TextDelta, TextDiscarded
 from adjourn.nodes.assembly import Turn
-from adjourn.nodes.listening import listening
-from adjourn.nodes.providers import Provider, provider_of
+from adjourn.nodes.listening import listening, on_this_loop
+from adjourn.nodes.providers import Provider, provider_of, unbound
 from adjourn.nodes.run_context import RunContext, StepFacts
 from adjourn.nodes.tool import Tool
 from adjourn.nodes.wire_in import read
@@ -47,6 +47,18 @@ class BoundModel:
         heard = listening(model)
         bound = heard.bind_tools([one.for_model for one in tools]) if tools else heard
         return cls(model_name(model), provider_of(model), bound)
+
+    def here(self) -> Runnable[Any, Any]:
+        """The model as it can be used on the running event loop."""
+        inner = unbound(self.runnable)
+        own = on_this_loop(inner)
+        if own is inner:
+            return self.runnable
+        return (
+            self.runnable.model_copy(update={"bound": own})
+            if isinstance(self.runnable, RunnableBinding)
+            else own
+        )
 
 
 def model_name(model: BaseChatModel) -> str:
@@ -110,7 +122,7 @@ class Asking:
     async def _stream(self, messages: list[Any]) -> Turn:
         assembler = self.model.provider.assembler()
         self.spoke = False
-        async for chunk in self.model.runnable.astream(messages):
+        async for chunk in self.model.here().astream(messages):
             text = assembler.feed(read(chunk, self.model.provider))
             if text:
                 self.spoke = True

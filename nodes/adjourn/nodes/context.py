@@ -2,7 +2,9 @@
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,7 +12,7 @@ class ToolContext:
     """Injected into a tool that has a parameter of this type; the model never sees that parameter.
 
     `idempotency_key` is the same for each attempt of the call, also after a crash and in another process.
-    `deadline` is on the clock of `time.monotonic()`; None: no limit. `cancelled` is set when the run is
+    `arguments` are the call's, as JSON data. `deadline` is on the clock of `time.monotonic()`; None: no limit. `cancelled` is set when the run is
     cancelled: a synchronous tool that works long should look at it. `approved_by` is None unless a person
     agreed to this call.
     """
@@ -21,6 +23,7 @@ class ToolContext:
     call_id: str
     tool: str
     idempotency_key: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
     attempt: int = 1
     deadline: float | None = None
     started_by: str | None = None
@@ -32,3 +35,13 @@ class ToolContext:
     def seconds_left(self) -> float | None:
         """Seconds until the deadline, never below 0; None: no limit."""
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """What a tool's `verify` returns when the write did happen; `result` is what the tool would have returned.
+
+    `verify` returns False when it did not happen, and None when it cannot tell.
+    """
+
+    result: Any = None

@@ -1,75 +1,83 @@
-"""One call: look-up, argument check, time limit, outcome. One entry point for every call (C-25).
+"""One call: look-up, argument check, attempts within their time limit, outcome. One entry point (C-25).
 
 An exception in a tool is an outcome, never the end of the run. LangGraph's own control exceptions pass.
 """
 
 import asyncio
-import contextvars
-import functools
+import inspect
 import logging
-import threading
+import random
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from langgraph.errors import GraphBubbleUp
+from langgraph.errors import GraphBubbleUp, GraphInterrupt
 
 from adjourn.checkpoints.lifecycle import CallState, Effect, ErrorCode
+from adjourn.nodes.attempt import begin, result_of
 from adjourn.nodes.calls import Call
-from adjourn.nodes.context import ToolContext
+from adjourn.nodes.context import Happened, ToolContext
+from adjourn.nodes.failures import Failure, TimeLimit, failure_of, public_message
 from adjourn.nodes.observations import success
 from adjourn.nodes.outcome import Outcome, failed
 from adjourn.nodes.questions import asks
 from adjourn.nodes.run_context import RunContext
 from adjourn.nodes.texts import say
 from adjourn.nodes.tool import ArgumentProblems, Tool
+from adjourn.nodes.tool_errors import ToolError
 
 log = logging.getLogger("adjourn.call")
 
-# Which code an exception's class stands for (C-29), most special first. Its text is for the ledger; the
-# model sees the public message of the code, and the text only where the class promises that it is meant.
-CODES: tuple[tuple[type[BaseException], ErrorCode], ...] = (
-    (TimeoutError, ErrorCode.TIMEOUT),
-    (PermissionError, ErrorCode.PERMISSION_DENIED),
-    (FileNotFoundError, ErrorCode.NOT_FOUND),
-    (ConnectionError, ErrorCode.UNAVAILABLE),
-    (LookupError, ErrorCode.NOT_FOUND),
-)
+BACKOFF_S = 0.2  # before the second attempt; doubled for each further one, and jittered by half
+LONGEST_WAIT_S = 30.0  # a rate limit that asks for more is answered as it is: the model can decide
+VERIFY_S = 10.0  # how long `verify` may take
 
 
-async def execute(
-    call: Call, tools: Mapping[str, Tool], run: RunContext, *, step: int, language: str
-) -> Outcome:
-    """Judge and run one call; give its outcome. Never raises but for `LeaseLost` and LangGraph's control.
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """Executes the calls of one step."""
 
-    A write's `started` is on the disk before its tool is entered (C-33). The outcome is not stored here.
-    """
-    tool = tools.get(call["name"])
-    if tool is None:
-        return unknown_tool(call["name"], tools, language)
-    arguments = call["arguments"] or {}
-    problems = tool.problems(arguments)
-    if problems.wrong or problems.missing:
-        return invalid_arguments(tool, problems, language)
-    key = f"{run.run_id}:{step}:{call['id']}"
-    if call["effect"] == Effect.WRITE:
-        await run.ledger.start(step, call, attempt=1, idempotency_key=key, synced=True)
-    deadline = None if tool.timeout_s is None else time.monotonic() + tool.timeout_s
-    context = ToolContext(
-        run_id=run.run_id,
-        thread_id=run.thread_id,
-        step=step,
-        call_id=call["id"],
-        tool=tool.name,
-        idempotency_key=key,
-        deadline=deadline,
-        started_by=run.started_by,
-        approved=call.get("approved", False),
-        approved_by=call.get("approved_by"),
-        cancelled=run.cancel.for_threads,
-    )
-    return await _run(tool, call, context, language)
+    tools: Mapping[str, Tool]
+    run: RunContext
+    step: int
+    language: str
+    max_parallel: int
+
+    def context(self, call: Call, tool: Tool) -> ToolContext:
+        """What the tool is told about this call (C-31), before its first attempt."""
+        run = self.run
+        return ToolContext(
+            run_id=run.run_id,
+            thread_id=run.thread_id,
+            step=self.step,
+            call_id=call["id"],
+            tool=tool.name,
+            # the same for each attempt, also after a crash and in another process
+            idempotency_key=f"{run.run_id}:{self.step}:{call['id']}",
+            arguments=call["arguments"] or {},
+            started_by=run.started_by,
+            approved=call.get("approved", False),
+            approved_by=call.get("approved_by"),
+            cancelled=run.cancel.for_threads,
+        )
+
+    async def execute(self, call: Call, *, attempts: int = 0) -> Outcome:
+        """Judge and run one call; give its outcome. Never raises but for `LeaseLost` and LangGraph's control.
+
+        A write's `started` is on the disk before its tool is entered (C-33). The outcome is not stored here.
+        `attempts` is how many were made before, by an owner that died.
+        """
+        tool = self.tools.get(call["name"])
+        if tool is None:
+            return unknown_tool(call["name"], self.tools, self.language)
+        arguments = call["arguments"] or {}
+        problems = tool.problems(arguments)
+        if problems.wrong or problems.missing:
+            return invalid_arguments(tool, problems, self.language)
+        is_write = Effect.WRITE in (call["effect"], tool.effect_of(arguments))
+        return await _Execution(tool, call, self, is_write, attempt=attempts).outcome()
 
 
 def unknown_tool(name: str, tools: Mapping[str, Tool], language: str) -> Outcome:
@@ -91,48 +99,150 @@ def invalid_arguments(tool: Tool, problems: ArgumentProblems, language: str) -> 
     )
 
 
-async def _run(tool: Tool, call: Call, context: ToolContext, language: str) -> Outcome:
-    began = time.monotonic()
-    limit = asyncio.timeout(tool.timeout_s)
-    try:
-        async with limit:
-            result = await _enter(tool, tool.bind(call["arguments"] or {}, context))
-        took_ms = round((time.monotonic() - began) * 1000)
-        return _ended(tool, call, result, took_ms, language)
-    except GraphBubbleUp:
-        raise
-    except (Exception, SystemExit, asyncio.CancelledError) as error:
-        if isinstance(error, asyncio.CancelledError) and _is_cancelled():
-            raise  # from outside: the tools node took the call back
-        took_ms = round((time.monotonic() - began) * 1000)
-        passed = isinstance(error, TimeoutError) and limit.expired()
-        return _raised(tool, call, error, passed=passed, took_ms=took_ms, language=language)
+@dataclass(slots=True)
+class _Execution:
+    """The attempts of one call. `attempt` is the number of the last one that was made."""
+
+    tool: Tool
+    call: Call
+    executor: Executor
+    is_write: bool
+    attempt: int = 0
+    made: int = 0  # attempts by this owner
+    time_limits: int = 0
+    began: float = 0.0
+
+    async def outcome(self) -> Outcome:
+        """Make attempts until one succeeds, or none is worth making."""
+        self.began = time.monotonic()
+        while True:
+            try:
+                result = await self._attempt()
+            except GraphInterrupt:
+                return self._failed(ErrorCode.TOOL_ERROR, raised=ToolError(_NO_INTERRUPT), **self._counted())
+            except GraphBubbleUp:
+                raise
+            except _NoPlace:
+                return self._failed(ErrorCode.SKIPPED_AFTER_FAILURE, attempts=self.attempt)
+            except Exception as error:
+                failure = failure_of(error)
+                wait_s = self._wait_before_another(error, failure)
+                if wait_s is None:
+                    return await self._given_up(error, failure)
+                log.info(
+                    "call %s of %s, attempt %s: %r", self.call["id"], self.tool.name, self.attempt, error
+                )
+                await asyncio.sleep(wait_s)
+            else:
+                return self._ended(result)
+
+    async def _attempt(self) -> Any:
+        """One attempt. What it raises is the tool's own, or `TimeLimit`."""
+        run, tool = self.executor.run, self.tool
+        if self.is_write:
+            if not await run.places.writes_ended(tool.timeout_s):
+                raise _NoPlace
+        else:
+            await run.places.read(self.executor.max_parallel)
+        entered = False
+        try:
+            context = self._context()
+            arguments = tool.bind(self.call["arguments"] or {}, context)
+            self.attempt, self.made = self.attempt + 1, self.made + 1
+            if self.is_write:
+                await run.ledger.start(
+                    self.executor.step,
+                    self.call,
+                    attempt=self.attempt,
+                    idempotency_key=context.idempotency_key,
+                    synced=True,
+                )
+            work = begin(tool, arguments)
+            entered = True
+        finally:
+            if not entered and not self.is_write:
+                run.places.give_back()
+        if not self.is_write:
+            work.add_done_callback(run.places.give_back)
+        try:
+            return await result_of(work, tool.timeout_s)
+        finally:
+            if self.is_write:
+                run.places.abandon_write(work)  # if it still goes on
+
+    def _context(self) -> ToolContext:
+        limit = self.tool.timeout_s
+        deadline = None if limit is None else time.monotonic() + limit
+        context = self.executor.context(self.call, self.tool)
+        return replace(context, attempt=self.attempt + 1, deadline=deadline)
+
+    def _wait_before_another(self, error: Exception, failure: Failure) -> float | None:
+        """Seconds to wait before another attempt; None: none is made (C-30)."""
+        self.time_limits += failure.code is ErrorCode.TIMEOUT
+        may = not self.is_write or self.tool.idempotent
+        if not (failure.again and may) or self.made > self.tool.retries or self.time_limits > 1:
+            return None
+        if failure.retry_after_s is not None:
+            return failure.retry_after_s if failure.retry_after_s <= LONGEST_WAIT_S else None
+        return BACKOFF_S * 2.0 ** (self.made - 1) * random.uniform(0.5, 1.5)
+
+    def _ended(self, result: Any) -> Outcome:
+        if asks(result):
+            return Outcome(CallState.WAITING, question=result, attempts=self.attempt, took_ms=self._took_ms())
+        return replace(succeeded(self.tool, self.call, result, self.executor.language), **self._counted())
+
+    async def _given_up(self, error: Exception, failure: Failure) -> Outcome:
+        kept = _kept(error)
+        log.warning("call %s of %s raised %s: %s", self.call["id"], self.tool.name, kept["class"], error)
+        code = failure.code
+        if self.is_write and failure.lost:
+            verdict = await verified(self.tool, self._context())
+            if isinstance(verdict, Happened):
+                return self._ended(verdict.result)
+            code = failure.code if verdict is False else ErrorCode.OUTCOME_UNKNOWN
+        return self._failed(code, error=kept, raised=error, **self._counted())
+
+    def _failed(self, code: ErrorCode, *, raised: Exception | None = None, **more: Any) -> Outcome:
+        seconds = f"{self.tool.timeout_s:g}" if isinstance(raised, TimeLimit) else "-"
+        why = public_message(raised) if raised is not None else "-"
+        told = raised if isinstance(raised, ToolError) else None
+        return failed(
+            code,
+            self.executor.language,
+            self.tool.name,
+            why=why,
+            seconds=seconds,
+            suggestion=told.suggestion if told else None,
+            data=told.data if told else None,
+            **more,
+        )
+
+    def _counted(self) -> dict[str, Any]:
+        return {"attempts": self.attempt, "took_ms": self._took_ms()}
+
+    def _took_ms(self) -> int:
+        return round((time.monotonic() - self.began) * 1000)
 
 
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+# It would have to be matched with its answer by the order of calls in the node, and reads run side by side.
+_NO_INTERRUPT = "a tool cannot call LangGraph's interrupt(); return params_required(...) or confirm_risky(...) of adjourn.nodes"
 
 
-def _enter(tool: Tool, arguments: dict[str, Any]) -> Awaitable[Any]:
-    if tool.is_async:
-        awaitable: Awaitable[Any] = tool.function(**arguments)
-        return awaitable
-    return in_thread(functools.partial(tool.function, **arguments))
+class _NoPlace(Exception):
+    """An abandoned write of the run still goes on: no other one may start (C-21)."""
 
 
-def _ended(tool: Tool, call: Call, result: Any, took_ms: int, language: str) -> Outcome:
-    if asks(result):
-        return Outcome(CallState.WAITING, question=result, attempts=1, took_ms=took_ms)
+def succeeded(tool: Tool, call: Call, result: Any, language: str) -> Outcome:
+    """The outcome of a call with this result; a result without any JSON form does no harm."""
     note = edit_note(call, language)
     try:
         observation = success(result, limit=tool.result_limit, language=language, note=note)
-    except Exception as error:  # a result with a hostile __str__ or a cycle; the tool did its work
+    except Exception as error:  # a result with a hostile __str__, or a cycle; the tool did its work
         log.warning("call %s of %s: its result has no JSON form: %s", call["id"], tool.name, error)
         observation = success(
             f"<{type(result).__name__}>", limit=tool.result_limit, language=language, note=note
         )
-    return Outcome(CallState.OK, observation=observation, attempts=1, took_ms=took_ms)
+    return Outcome(CallState.OK, observation=observation)
 
 
 def edit_note(call: Call, language: str) -> dict[str, Any] | None:
@@ -142,69 +252,25 @@ def edit_note(call: Call, language: str) -> dict[str, Any] | None:
     return {"ran": call["arguments"], "note": say("edited", language, asked=call["asked_for"])}
 
 
-def _raised(
-    tool: Tool, call: Call, error: BaseException, *, passed: bool, took_ms: int, language: str
-) -> Outcome:
-    kept = {
+async def verified(tool: Tool, context: ToolContext) -> Happened | bool | None:
+    """What the tool's `verify` says of a write whose outcome was lost; None: it cannot tell, or there is none."""
+    if tool.verify is None:
+        return None
+    try:
+        async with asyncio.timeout(VERIFY_S):
+            said = tool.verify(context)
+            if inspect.isawaitable(said):
+                said = await said
+    except Exception as error:
+        log.warning("verify of %s for call %s failed: %r", tool.name, context.call_id, error)
+        return None
+    return said if isinstance(said, Happened) or said is False else None
+
+
+def _kept(error: Exception) -> dict[str, str]:
+    """What the ledger keeps of an exception (C-29)."""
+    return {
         "class": f"{type(error).__module__}.{type(error).__qualname__}",
         "text": str(error),
         "stack": "".join(traceback.format_exception(error)),
     }
-    log.warning("call %s of %s raised %s: %s", call["id"], tool.name, kept["class"], error)
-    code = next((code for kind, code in CODES if isinstance(error, kind)), ErrorCode.TOOL_ERROR)
-    # A write that was given up, or broke off on the way, may have happened (C-28).
-    lost = passed or isinstance(error, ConnectionError | TimeoutError)
-    if call["effect"] == Effect.WRITE and lost:
-        code = ErrorCode.OUTCOME_UNKNOWN
-    why = public_message(error)
-    seconds = f"{tool.timeout_s:g}" if passed else "-"
-    return failed(
-        code, language, tool.name, error=kept, attempts=1, took_ms=took_ms, why=why, seconds=seconds
-    )
-
-
-def public_message(error: BaseException) -> str:
-    """What a model may see of an exception: its first line without paths and addresses of the host."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    first = str(error).strip().partition("\n")[0]
-    return " ".join("..." if "/" in word or "\\" in word else word for word in first.split())[:300] or "-"
-
-
-async def in_thread(function: Callable[[], Any]) -> Any:
-    """Run `function` in a daemon thread of its own and wait for it.
-
-    A cancelled or timed-out wait abandons the thread: its late result is thrown away. Threads of the event
-    loop's pool would not do, since the loop waits for them at its end.
-    """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def settle(value: Any, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(value)
-        else:
-            future.set_exception(error)
-
-    def work() -> None:
-        value: Any = None
-        raised: Exception | None = None
-        try:
-            value = context.run(function)
-        except Exception as error:
-            # a future refuses StopIteration
-            raised = (
-                RuntimeError("the tool raised StopIteration") if isinstance(error, StopIteration) else error
-            )
-        except BaseException as error:  # SystemExit and the like end a thread, not a run
-            raised = RuntimeError(f"the tool raised {type(error).__name__}: {error}")
-        try:
-            loop.call_soon_threadsafe(settle, value, raised)
-        except RuntimeError:  # the loop is closed: nobody waits any more
-            log.debug("a late result of an abandoned thread was thrown away")
-
-    threading.Thread(target=work, name="adjourn-tool", daemon=True).start()
-    return await future

@@ -6,6 +6,8 @@ overridden here have private names: this file is the only one that knows names t
 langchain-openai, and tests in `tests/wire` hold them to what a server sends.
 """
 
+import asyncio
+import weakref
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -15,7 +17,7 @@ from langchain_core.runnables import Runnable
 
 from adjourn.nodes.assembly import canonical
 
-__all__ = ["asks_responses", "listening"]
+__all__ = ["asks_responses", "listening", "on_this_loop"]
 
 
 def listening(model: BaseChatModel) -> BaseChatModel:
@@ -34,6 +36,38 @@ def asks_responses(model: Runnable[Any, Any]) -> bool:
     """Whether a model of langchain-openai will use the Responses API (it decides by settings and name)."""
     openai: Any = model
     return bool(openai._use_responses_api({**openai._default_params, "tools": [{"type": "function"}]}))
+
+
+def on_this_loop(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
+    """`model`, or a copy with connections of its own where its connections belong to another event loop.
+
+    langchain-openai shares one pool of connections among all models of a process, and a connection is bound
+    to the loop that opened it: a script that calls `asyncio.run` twice, or mixes it with the `_sync` twins,
+    would meet "Event loop is closed". A client that the user gave is left alone.
+    """
+    if not isinstance(model, BaseChatModel) or not _is_openai(model):
+        return model
+    openai: Any = model
+    if openai.http_async_client is not None or openai.root_async_client is None:
+        return model
+    loop = asyncio.get_running_loop()
+    if _HOME.setdefault(openai.root_async_client._client, weakref.ref(loop))() is loop:
+        return model
+    clients = _CLIENTS.setdefault(loop, weakref.WeakKeyDictionary())
+    client = clients.get(openai.root_async_client)
+    if client is None:
+        from openai import DefaultAsyncHttpxClient  # not at the top: other models' users need not load it
+
+        client = openai.root_async_client.copy(http_client=DefaultAsyncHttpxClient())
+        clients[openai.root_async_client] = client
+    return model.model_copy(update={"root_async_client": client, "async_client": client.chat.completions})
+
+
+# The loop on which a pool of connections was used first, and what other loops have in its place.
+_HOME: weakref.WeakKeyDictionary[Any, weakref.ref[asyncio.AbstractEventLoop]] = weakref.WeakKeyDictionary()
+_CLIENTS: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.WeakKeyDictionary[Any, Any]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def _is_openai(model: BaseChatModel) -> bool:

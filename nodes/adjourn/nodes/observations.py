@@ -42,7 +42,9 @@ def plain(value: Any) -> Any:
 
 
 def _dump(value: Any) -> str:
-    return json.dumps(_walk(value), ensure_ascii=False, default=_default)
+    text = json.dumps(_walk(value), ensure_ascii=False, default=_default)
+    # half a surrogate pair goes through no wire and into no text column
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _walk(value: Any) -> Any:

@@ -59,6 +59,7 @@ def failed(
     *,
     text: str | None = None,
     suggestion: str | None = None,
+    data: Any = None,
     error: dict[str, str] | None = None,
     attempts: int = 0,
     took_ms: int | None = None,
@@ -71,7 +72,7 @@ def failed(
     message = say(text or code.value, language, tool=tool, **values)
     return Outcome(
         state=STATE_OF[code],
-        observation=failure(code, message, suggestion=suggestion),
+        observation=failure(code, message, suggestion=suggestion, data=data),
         code=code,
         error=error,
         attempts=attempts,

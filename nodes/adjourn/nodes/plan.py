@@ -32,7 +32,11 @@ def next_batch(calls: Sequence[Call]) -> list[Call]:
     do not (C-23).
     """
     runnable = [call for call in calls if call["state"] in _TO_RUN and not _blocked(call, calls)]
-    return [call for call in runnable if call["batch"] == runnable[0]["batch"]]
+    if runnable and runnable[0]["effect"] == Effect.WRITE:
+        return runnable[:1]  # alone, also where an edit made a write of what was planned as a read
+    return [
+        call for call in runnable if call["batch"] == runnable[0]["batch"] and call["effect"] == Effect.READ
+    ]
 
 
 _TO_RUN = (

@@ -69,7 +69,8 @@ def declared_question(call: Call, tool: Tool, *, run_id: str, step: int, languag
     arguments = call["arguments"] or {}
     missing = tool.problems(arguments).missing
     if missing:
-        reason = say("ask.params_required", language, tool=tool.name, fields=", ".join(missing))
+        needed = [name for name in missing if "default" not in tool.schema["properties"][name]] or missing
+        reason = say("ask.params_required", language, tool=tool.name, fields=", ".join(needed))
         return make_question(
             call,
             tool,

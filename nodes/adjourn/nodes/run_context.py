@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from langchain_core.runnables import RunnableConfig
 
 from adjourn.checkpoints.events import Event
+from adjourn.nodes.attempt import Places
 from adjourn.nodes.calls import Call, Question
 from adjourn.nodes.outcome import Outcome
 
@@ -41,6 +42,7 @@ class StoredCall:
     state: str
     observation: str | None
     error_code: str | None = None
+    attempts: int = 0
 
 
 class Ledger(Protocol):
@@ -114,6 +116,7 @@ class RunContext:
     path: str = ""
     started_by: str | None = None
     cancel: Cancel = field(default_factory=Cancel)
+    places: Places = field(default_factory=Places)
 
 
 class NoLedger:

@@ -23,8 +23,11 @@ from adjourn.nodes.context import ToolContext
 TIMEOUT_S = 30.0  # C-28; long enough for a slow API, short enough that a person still waits
 RESULT_LIMIT = 8_000  # C-74, characters: about 2,000 tokens, so that ten results fit a small context
 
+RETRIES = 2  # C-30
+
 Arguments = dict[str, Any]
 EffectOf = Effect | str | Callable[[Arguments], Effect | str]
+VerifyOf = Callable[[ToolContext], Any] | None
 ConfirmOf = bool | str | Callable[[Arguments], bool | str | None] | None
 
 
@@ -62,6 +65,8 @@ class Tool:
     parallel: bool = True
     resource: str | Callable[[Arguments], str | None] | None = None
     idempotent: bool = False
+    verify: VerifyOf = None
+    retries: int = RETRIES
     result_limit: int = RESULT_LIMIT
     context_parameter: str | None = None
 
@@ -189,6 +194,8 @@ def tool(
     parallel: bool = True,
     resource: str | Callable[[Arguments], str | None] | None = None,
     idempotent: bool = False,
+    verify: VerifyOf = None,
+    retries: int = ...,
     result_limit: int = ...,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
@@ -204,6 +211,8 @@ def tool(
     parallel: bool = True,
     resource: str | Callable[[Arguments], str | None] | None = None,
     idempotent: bool = False,
+    verify: VerifyOf = None,
+    retries: int = RETRIES,
     result_limit: int = RESULT_LIMIT,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a function, sync or async.
@@ -216,6 +225,10 @@ def tool(
     - `parallel`: whether a read may run beside other reads.
     - `resource`: what it touches, for the order of reads behind a write that waits.
     - `idempotent`: a repeated write with the same idempotency key has no second effect.
+    - `verify`: told the context of a write whose outcome was lost, says whether it happened (`Happened(result)`,
+      False, or None when it cannot tell); sync or async. Without it a person is asked (C-35).
+    - `retries`: how often an attempt that failed by the network, a time limit (once) or a rate limit is made
+      again; only reads and idempotent writes are (C-30).
     - `result_limit`: characters of the result that the model may see.
 
     Raises `ToolDefinitionError` for a function that a model could not call or be told of.
@@ -236,6 +249,8 @@ def tool(
             parallel=parallel,
             resource=resource,
             idempotent=idempotent,
+            verify=verify,
+            retries=retries,
             result_limit=result_limit,
             context_parameter=context_parameter,
         )
@@ -290,6 +305,8 @@ def _check(made: Tool) -> None:
         raise ToolDefinitionError(f"tool {made.name}: effect is 'read' or 'write', not {made.effect!r}")
     if made.timeout_s is not None and not made.timeout_s > 0:
         raise ToolDefinitionError(f"tool {made.name}: timeout_s is above 0, or None for no limit")
+    if made.retries < 0:
+        raise ToolDefinitionError(f"tool {made.name}: retries is a whole number from 0, not {made.retries!r}")
     unknown = [name for name in made.ask_for if name not in made.parameters.model_fields]
     if unknown:
         raise ToolDefinitionError(

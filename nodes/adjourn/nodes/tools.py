@@ -17,13 +17,14 @@ from langchain_core.runnables import RunnableConfig
 from adjourn.checkpoints.events import StepStarted
 from adjourn.checkpoints.lifecycle import CALL_MOVES, CallState, Effect, ErrorCode, InterruptType, move
 from adjourn.nodes.calls import Call, Question, is_final
-from adjourn.nodes.execute import execute
+from adjourn.nodes.context import Happened
+from adjourn.nodes.execute import Executor, succeeded, verified
 from adjourn.nodes.guards import Limits
 from adjourn.nodes.observations import failure
 from adjourn.nodes.outcome import Outcome, failed
 from adjourn.nodes.plan import next_batch, waiting
 from adjourn.nodes.questions import declared_question, make_question, returned_question
-from adjourn.nodes.run_context import RunContext, StoredCall, run_context
+from adjourn.nodes.run_context import RunContext, run_context
 from adjourn.nodes.state import Outcome as Route
 from adjourn.nodes.state import RunState, last_assistant
 from adjourn.nodes.texts import say
@@ -55,6 +56,7 @@ class _Batch:
         self.calls: list[Call] = [{**call} for call in state["calls"]]
         self.message_id = last_assistant(state["messages"]).id or f"{run.run_id}.{self.step}"
         self.upto = -1  # observations are told up to this position
+        self.executor = Executor(self.tools, run, self.step, self.language, node.limits.max_parallel)
 
     async def run(self) -> None:
         """Judge what has changed since, then run the next batch."""
@@ -128,8 +130,7 @@ class _Batch:
 
     async def _run_all(self, batch: Sequence[Call]) -> None:
         """Run the batch, at most `max_parallel` at a time; a cancel takes back what has not ended."""
-        room = asyncio.Semaphore(self.limits.max_parallel)
-        tasks = [asyncio.create_task(self._run_one(call, room)) for call in batch]
+        tasks = [asyncio.create_task(self._run_one(call)) for call in batch]
         if not tasks:
             return
         cancel = asyncio.create_task(self.run_context.cancel.wait())
@@ -148,44 +149,37 @@ class _Batch:
             await asyncio.wait(running)
             self._take_back(batch)
 
-    async def _run_one(self, call: Call, room: asyncio.Semaphore) -> None:
+    async def _run_one(self, call: Call) -> None:
         ledger = self.run_context.ledger
-        async with room:
-            stored = ledger.stored(self.step, call["id"])
-            if stored is not None and self._reuse(call, stored):
-                return
-            outcome = await execute(
-                call, self.tools, self.run_context, step=self.step, language=self.language
-            )
+        stored = ledger.stored(self.step, call["id"])
+        if stored is not None and stored.observation is not None:  # C-34
+            call["state"], call["observation"] = stored.state, stored.observation
+            return
+        tool = self.tools.get(call["name"])
+        lost = stored is not None and stored.state == CallState.STARTED and call["effect"] == Effect.WRITE
+        outcome = await self._settle_lost(call, tool) if lost and tool is not None else None
+        if call["state"] == CallState.WAITING:
+            return
+        if outcome is None:
+            outcome = await self.executor.execute(call, attempts=stored.attempts if stored else 0)
         if outcome.question is not None:
             self._asked(call, outcome)
             return
         self._close(call, outcome)
         await ledger.end(self.step, call, outcome)
 
-    def _reuse(self, call: Call, stored: StoredCall) -> bool:
-        """Use what the ledger holds from before a crash (C-34, C-35). Whether the call is settled by it."""
-        if stored.observation is not None:
-            call["state"], call["observation"] = stored.state, stored.observation
-            return True
-        lost = stored.state == CallState.STARTED and call["effect"] == Effect.WRITE
-        tool = self.tools.get(call["name"])
-        if not lost or tool is None or tool.idempotent:
-            return False
-        reason = say("ask.outcome_unknown", self.language, tool=tool.name)
-        self._wait(
-            call,
-            make_question(
-                call,
-                tool,
-                InterruptType.OUTCOME_UNKNOWN,
-                reason,
-                {},
-                run_id=self.run_context.run_id,
-                step=self.step,
-            ),
-        )
-        return True
+    async def _settle_lost(self, call: Call, tool: Tool) -> Outcome | None:
+        """A write that was started by an owner that died (C-35). None: it may run (again), or a person is asked."""
+        if tool.idempotent:
+            return None
+        verdict = await verified(tool, self.executor.context(call, tool))
+        if isinstance(verdict, Happened):
+            return succeeded(tool, call, verdict.result, self.language)
+        if verdict is None:
+            reason = say("ask.outcome_unknown", self.language, tool=tool.name)
+            kind, run_id = InterruptType.OUTCOME_UNKNOWN, self.run_context.run_id
+            self._wait(call, make_question(call, tool, kind, reason, {}, run_id=run_id, step=self.step))
+        return None
 
     def _asked(self, call: Call, outcome: Outcome) -> None:
         tool = self.tools[call["name"]]

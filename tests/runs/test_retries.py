@@ -1,0 +1,290 @@
+"""What is tried again and what never is; places; lost writes (C-21, C-28, C-29, C-30, C-35)."""
+
+import asyncio
+import json
+import threading
+import time
+
+import pytest
+from langchain_core.messages import ToolMessage
+from langgraph.types import interrupt
+
+from adjourn.nodes import Happened, NotDone, RateLimited, ToolContext, ToolError, tool
+from adjourn.nodes.failures import failure_of
+from adjourn.nodes.scripted import call, says
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    monkeypatch.setattr("adjourn.nodes.execute.BACKOFF_S", 0.001)
+
+
+def one_call(name, **arguments):
+    return [says("", call(name, arguments, id="c")), "done"]
+
+
+def told(house):
+    return json.loads(next(one.text for one in house.models[-1].requests[-1] if isinstance(one, ToolMessage)))
+
+
+def flaky(times, error, **settings):
+    """A tool that fails so many times, and notes each attempt."""
+    seen = []
+
+    @tool(**settings)
+    async def act(context: ToolContext) -> str:
+        """Act."""
+        seen.append((context.attempt, context.idempotency_key))
+        if len(seen) <= times:
+            raise error
+        return "ok"
+
+    return act, seen
+
+
+@pytest.mark.parametrize("error", [ConnectionError("reset"), RateLimited(retry_after_s=0.001)])
+async def test_c30_a_read_is_tried_again(house, error):
+    act, seen = flaky(2, error, effect="read")
+    run = await house.runner(one_call("act"), tools=[act]).start("go")
+    assert [one[0] for one in seen] == [1, 2, 3]
+    assert (run.calls[0].outcome, run.calls[0].attempts) == ("ok", 3)
+
+
+async def test_c30_no_more_than_two_retries(house):
+    act, seen = flaky(9, ConnectionError("reset"), effect="read")
+    run = await house.runner(one_call("act"), tools=[act]).start("go")
+    assert (len(seen), run.calls[0].error_code, run.calls[0].attempts) == (3, "unavailable", 3)
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), PermissionError("x"), KeyError("x"), ToolError("x")])
+async def test_c30_nothing_else_is_ever_tried_again(house, error):
+    act, seen = flaky(9, error, effect="read")
+    await house.runner(one_call("act"), tools=[act]).start("go")
+    assert len(seen) == 1
+
+
+async def test_c30_a_time_limit_is_tried_again_once(house):
+    seen = []
+
+    @tool(effect="read", timeout_s=0.02)
+    async def act() -> str:
+        """Act."""
+        seen.append(1)
+        await asyncio.sleep(5)
+        return "late"
+
+    run = await house.runner(one_call("act"), tools=[act]).start("go")
+    assert (len(seen), run.calls[0].error_code) == (2, "timeout")
+
+
+async def test_c30_a_rate_limit_that_asks_for_too_much_is_answered(house):
+    act, seen = flaky(9, RateLimited("quota", retry_after_s=3600), effect="read")
+    await house.runner(one_call("act"), tools=[act]).start("go")
+    assert len(seen) == 1
+    assert told(house)["errorCode"] == "rate_limited"
+
+
+async def test_c30_a_write_is_never_tried_again(house):
+    act, seen = flaky(9, RateLimited(retry_after_s=0), effect="write")
+    run = await house.runner(one_call("act"), tools=[act]).start("go")
+    assert (len(seen), run.calls[0].outcome) == (1, "failed")
+
+
+async def test_c30_an_idempotent_write_is_tried_again_under_its_key(house):
+    act, seen = flaky(1, ConnectionError("reset"), effect="write", idempotent=True)
+    run = await house.runner(one_call("act"), tools=[act]).start("go")
+    assert [one[0] for one in seen] == [1, 2]
+    assert len({one[1] for one in seen}) == 1
+    assert (run.calls[0].outcome, run.calls[0].attempts) == ("ok", 2)
+
+
+async def test_c28_a_write_that_broke_off_is_unknown(house):
+    act, _ = flaky(9, ConnectionResetError("reset"), effect="write")
+    run = await house.runner(one_call("act"), tools=[act]).start("go")
+    assert (run.calls[0].outcome, run.calls[0].error_code) == ("unknown", "outcome_unknown")
+    assert run.calls[0].error["class"] == "builtins.ConnectionResetError"
+
+
+@pytest.mark.parametrize("error", [NotDone("refused"), ConnectionRefusedError("refused")])
+async def test_c28_a_write_that_was_not_done_failed(house, error):
+    act, _ = flaky(9, error, effect="write")
+    run = await house.runner(one_call("act"), tools=[act]).start("go")
+    assert run.calls[0].outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "outcome", "code"),
+    [(Happened("it did"), "ok", None), (False, "failed", "timeout"), (None, "unknown", "outcome_unknown")],
+)
+async def test_c35_verify_is_asked_about_a_lost_write(house, verdict, outcome, code):
+    asked = []
+
+    async def verify(context):
+        asked.append((context.call_id, context.arguments))
+        return verdict
+
+    @tool(effect="write", timeout_s=0.02, verify=verify)
+    async def act(what: str) -> str:
+        """Act."""
+        await asyncio.sleep(5)
+        return "late"
+
+    run = await house.runner(one_call("act", what="x"), tools=[act]).start("go")
+    assert asked == [("c", {"what": "x"})]
+    assert (run.calls[0].outcome, run.calls[0].error_code) == (outcome, code)
+
+
+async def test_c35_a_verify_that_fails_leaves_it_unknown(house):
+    def verify(context):
+        raise RuntimeError("no")
+
+    @tool(effect="write", timeout_s=0.02, verify=verify)
+    async def act() -> str:
+        """Act."""
+        await asyncio.sleep(5)
+        return "late"
+
+    run = await house.runner(one_call("act"), tools=[act]).start("go")
+    assert run.calls[0].outcome == "unknown"
+
+
+async def test_c29_a_tool_error_says_what_the_model_should_see(house):
+    @tool(effect="read")
+    def act() -> str:
+        """Act."""
+        raise ToolError("no such service", code="not_found", suggestion="search first", data=[1])
+
+    await house.runner(one_call("act"), tools=[act]).start("go")
+    answer = told(house)
+    assert (answer["errorCode"], answer["suggestion"], answer["data"]) == ("not_found", "search first", [1])
+    assert "no such service" in answer["message"]
+
+
+async def test_c21_an_abandoned_read_keeps_its_place(house):
+    from adjourn.graph import Limits
+
+    release = threading.Event()
+    running, most = 0, 0
+    lock = threading.Lock()
+
+    @tool(effect="read", timeout_s=0.1, retries=0)
+    def slow(n: int) -> str:
+        """A thread that nobody can stop."""
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        release.wait(2)
+        with lock:
+            running -= 1
+        return "late"
+
+    turn = says("", *(call("slow", {"n": n}, id=f"s{n}") for n in range(4)))
+    runner = house.runner([turn, "done"], tools=[slow], limits=Limits(max_parallel=2))
+    threading.Timer(0.5, release.set).start()
+    run = await runner.start("go")
+    assert most == 2
+    assert [one.outcome for one in run.calls[:2]] == ["failed", "failed"]
+    assert all(one.ended_at for one in run.calls)
+
+
+async def test_c21_after_an_abandoned_write_no_write_starts_until_it_ended(house):
+    ended = []
+
+    @tool(effect="write", timeout_s=0.05)
+    def first() -> str:
+        """A thread that takes longer than it may."""
+        time.sleep(0.3)
+        ended.append(time.monotonic())
+        return "late"
+
+    @tool(effect="write", timeout_s=2)
+    def second() -> str:
+        """The next write."""
+        ended.append(("second", time.monotonic()))
+        return "ok"
+
+    turns = [says("", call("first", {}, id="a")), says("", call("second", {}, id="b")), "done"]
+    run = await house.runner(turns, tools=[first, second]).start("go")
+    assert [one.outcome for one in run.calls] == ["unknown", "ok"]
+    assert ended[1][1] >= ended[0]
+
+
+async def test_c28_a_task_that_swallows_its_cancellation_is_abandoned(house):
+    release = asyncio.Event()
+
+    @tool(effect="read", timeout_s=0.05, retries=0)
+    async def stubborn() -> str:
+        """Stubborn."""
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        return "late"
+
+    began = time.monotonic()
+    run = await house.runner(one_call("stubborn"), tools=[stubborn]).start("go")
+    assert time.monotonic() - began < 3
+    assert run.calls[0].error_code == "timeout"
+    release.set()
+
+
+async def test_c37_langgraph_s_interrupt_inside_a_tool_is_refused_with_the_way_out(house):
+    @tool(effect="read")
+    def act() -> str:
+        """Act."""
+        return str(interrupt("sure?"))
+
+    run = await house.runner(one_call("act"), tools=[act]).start("go")
+    assert run.status == "finished"
+    assert "params_required" in told(house)["message"]
+
+
+class Response:
+    def __init__(self, status, headers=None):
+        self.status_code = status
+        self.headers = headers or {}
+
+
+class HTTPStatusError(Exception):
+    def __init__(self, status, headers=None):
+        super().__init__(f"status {status}")
+        self.response = Response(status, headers)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "again"),
+    [
+        (400, "tool_error", False),
+        (401, "permission_denied", False),
+        (404, "not_found", False),
+        (429, "rate_limited", True),
+        (500, "unavailable", True),
+        (503, "unavailable", True),
+        (504, "unavailable", True),
+    ],
+)
+def test_c29_the_status_of_an_http_client_s_exception_decides(status, code, again):
+    failure = failure_of(HTTPStatusError(status))
+    assert (failure.code, failure.again) == (code, again)
+
+
+def test_c30_retry_after_is_read_as_seconds_or_date():
+    assert failure_of(HTTPStatusError(429, {"Retry-After": "7"})).retry_after_s == 7
+    past = failure_of(HTTPStatusError(429, {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}))
+    assert past.retry_after_s == 0
+    assert failure_of(HTTPStatusError(429, {"Retry-After": "soon"})).retry_after_s is None
+
+
+def test_c29_exceptions_of_real_clients_are_known():
+    httpx = pytest.importorskip("httpx")
+    request = httpx.Request("GET", "http://127.0.0.1/")
+    assert failure_of(httpx.ReadTimeout("x", request=request)).lost
+    assert not failure_of(httpx.ConnectTimeout("x", request=request)).lost
+    assert failure_of(httpx.ReadError("x", request=request)).code == "unavailable"
+    assert not failure_of(httpx.ConnectError("x", request=request)).lost
+    too_many = httpx.HTTPStatusError(
+        "x", request=request, response=httpx.Response(429, headers={"retry-after": "2"})
+    )
+    assert failure_of(too_many).retry_after_s == 2
