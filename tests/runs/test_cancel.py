@@ -9,7 +9,8 @@ import time
 import pytest
 from runs.shop import Shop
 
-from adjourn.nodes import ScriptedModel, tool
+from adjourn.graph import Limits, starts
+from adjourn.nodes import Happened, ScriptedModel, approve, tool
 from adjourn.nodes.scripted import Fails, call, says
 
 
@@ -196,3 +197,112 @@ async def test_stream_gives_events_as_they_happen_and_who_leaves_does_not_stop_t
     await stream.aclose()
     await asyncio.gather(*runner.left)
     assert (await runner.get(first.run_id)).status == "finished"
+
+
+async def test_c61_a_write_that_had_started_gets_its_grace(house):
+    entered = asyncio.Event()
+
+    @tool(effect="write")
+    async def pay() -> str:
+        """Pay."""
+        entered.set()
+        await asyncio.sleep(0.2)
+        return "paid"
+
+    runner = house.runner([says("", call("pay", {}, id="p"), call("pay", {}, id="p2"))], tools=[pay])
+    running = asyncio.create_task(runner.start("go", thread_id="t", on_event=house.hear))
+    await entered.wait()
+    (row,) = await runner.list(thread_id="t")
+    stopped = await runner.cancel(row.id)
+    await running
+    assert [one.outcome for one in stopped.calls] == ["ok", "cancelled"]
+    house.check([row.id])
+
+
+async def test_c61_after_the_grace_it_is_unknown_and_an_identical_write_asks_first(house):
+    entered = asyncio.Event()
+    paid = []
+
+    @tool(effect="write")
+    async def pay(to: str) -> str:
+        """Pay."""
+        entered.set()
+        if not paid:
+            paid.append("lost")
+            await asyncio.sleep(60)
+        paid.append(to)
+        return "paid"
+
+    pay_wang = says("", call("pay", {"to": "wang"}, id="p"))
+    limits = Limits(cancel_grace_s=0.05)
+    runner = house.runner([pay_wang, "x", pay_wang, "done"], tools=[pay], limits=limits)
+    running = asyncio.create_task(runner.start("go", thread_id="t"))
+    await entered.wait()
+    (row,) = await runner.list(thread_id="t")
+    stopped = await runner.cancel(row.id)
+    await running
+    assert (stopped.calls[0].outcome, stopped.calls[0].error_code) == ("unknown", "outcome_unknown")
+    again = house.runner([pay_wang, "x", pay_wang, "done"], tools=[pay], limits=limits)
+    run = await again.start("pay wang", thread_id="t")
+    assert (run.status, run.interrupts[0].type) == ("interrupted", "confirm_risky")
+    assert "unknown" in run.interrupts[0].reason
+    assert paid == ["lost"]
+    run = await again.resume(run.id, {run.interrupts[0].id: approve()}, by="li")
+    assert (run.status, paid) == ("finished", ["lost", "wang"])
+
+
+async def test_c61_verify_is_tried_after_the_grace(house):
+    entered = asyncio.Event()
+
+    @tool(effect="write", verify=lambda context: Happened("it did"))
+    async def pay() -> str:
+        """Pay."""
+        entered.set()
+        await asyncio.sleep(60)
+        return "late"
+
+    runner = house.runner(
+        [says("", call("pay", {}, id="p"))], tools=[pay], limits=Limits(cancel_grace_s=0.05)
+    )
+    running = asyncio.create_task(runner.start("go", thread_id="t"))
+    await entered.wait()
+    (row,) = await runner.list(thread_id="t")
+    stopped = await runner.cancel(row.id)
+    await running
+    assert stopped.calls[0].outcome == "ok"
+
+
+async def test_c59_a_cancel_from_another_runner_reaches_the_owner_within_a_second(house):
+    entered = asyncio.Event()
+    reached: list[float] = []
+
+    @tool(effect="read")
+    async def slow() -> str:
+        """Slow."""
+        entered.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            reached.append(time.monotonic())
+        return "late"
+
+    turns = [says("", call("slow", {}, id="s"))]
+    owner, other = house.runner(turns, tools=[slow]), house.runner(turns, tools=[slow])
+    running = asyncio.create_task(owner.start("go", thread_id="t"))
+    await entered.wait()
+    (row,) = await other.list(thread_id="t")
+    began = time.monotonic()
+    stopped = await other.cancel(row.id, by="li")
+    assert reached[0] - began < 1.0
+    assert (stopped.status, (await running).status) == ("cancelled", "cancelled")
+
+
+async def test_c59_a_run_whose_owner_is_dead_is_ended_after_its_lease(house):
+    runner = house.runner(["never said"])
+    row = starts.new_run(
+        "go", thread_id="t", by=None, run_id="run_d", graph="react", signature="s", owner="dead", lease_s=-1
+    )
+    await runner.database.awrite(lambda c: starts.store(c, row))
+    stopped = await runner.cancel("run_d")
+    assert (stopped.status, stopped.stop_reason) == ("cancelled", "cancelled")
+    assert house.models[0].requests == []

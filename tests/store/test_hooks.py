@@ -22,7 +22,8 @@ class Fence:
         self.checks = 0
 
     def check(self, connection: Connection) -> None:
-        assert connection.connection.driver_connection.in_transaction  # type: ignore[union-attr]
+        driver = connection.connection.driver_connection
+        assert connection.in_transaction() or driver.in_transaction  # type: ignore[union-attr]
         self.checks += 1
         if self.lost:
             raise LeaseLost("run_1", 3)

@@ -17,6 +17,8 @@ from adjourn.checkpoints.events import Event, event_from_row
 from adjourn.checkpoints.lifecycle import (
     INTERRUPT_MOVES,
     RUN_MOVES,
+    CallState,
+    Effect,
     InterruptState,
     RunEvent,
     RunStatus,
@@ -154,6 +156,20 @@ def append_events(
     return numbered
 
 
+def doubtful_digests(connection: Connection, thread_id: str) -> set[str]:
+    """The digests of the writes on a thread whose outcome is unknown."""
+    lost = (
+        select(calls.c.digest)
+        .join(runs, runs.c.id == calls.c.run_id)
+        .where(
+            runs.c.thread_id == thread_id,
+            calls.c.outcome == CallState.UNKNOWN.value,
+            calls.c.effect == Effect.WRITE.value,
+        )
+    )
+    return {digest for digest in connection.execute(lost).scalars() if digest}
+
+
 def told_keys(connection: Connection, run_id: str) -> set[str]:
     """The keys of the events that a run has stored."""
     return set(connection.execute(select(events.c.key).where(events.c.run_id == run_id)).scalars())
@@ -238,6 +254,7 @@ def end_run(
         "active_ms": active_ms,
         "lease_owner": None,
         "lease_until": None,
+        "cancel_requested_at": None,
         "updated_at": at,
         "ended_at": at if ended else None,
     }
@@ -263,6 +280,28 @@ def leave_waiting(connection: Connection, run_id: str, event: RunEvent, stop_rea
         .values(status=target.value, stop_reason=stop_reason.value, updated_at=at, ended_at=at)
     )
     return changed.rowcount == 1
+
+
+def request_cancel(connection: Connection, run_id: str, *, by: str | None) -> bool:
+    """Ask the owner of a run to stop. False: the run does not run any more. Asking twice is asking once."""
+    asked = connection.execute(
+        update(runs)
+        .where(
+            runs.c.id == run_id,
+            runs.c.status == RunStatus.RUNNING.value,
+            runs.c.cancel_requested_at.is_(None),
+        )
+        .values(cancel_requested_at=now(), cancel_requested_by=by)
+    )
+    if asked.rowcount:
+        write_audit(connection, run_id, "cancel_requested", by=by)
+    return read_run(connection, run_id).status == RunStatus.RUNNING
+
+
+def cancel_requests(connection: Connection, run_ids: Sequence[str]) -> list[str]:
+    """Which of these runs somebody asked to stop."""
+    asked = select(runs.c.id).where(runs.c.id.in_(run_ids), runs.c.cancel_requested_at.is_not(None))
+    return list(connection.execute(asked).scalars())
 
 
 # -- questions

@@ -73,6 +73,8 @@ class RunRow(_Row):
     lease_owner: str | None = None
     lease_until: str | None = None
     fence: int = 0
+    cancel_requested_at: str | None = None
+    cancel_requested_by: str | None = None
     last_event: int = 0
     ended_at: str | None = None
 

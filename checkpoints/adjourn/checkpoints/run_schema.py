@@ -66,6 +66,8 @@ runs = Table(
     Column("lease_owner", ID, comment="who drives the run; NULL when nobody does"),
     Column("lease_until", TIME),
     Column("fence", Integer, nullable=False, server_default="0", comment="grows with each owner"),
+    Column("cancel_requested_at", TIME, comment="somebody asked the owner to stop; NULL: nobody did"),
+    Column("cancel_requested_by", ID),
     Column("last_event", Integer, nullable=False, server_default="0"),
     Column("created_at", TIME, nullable=False),
     Column("updated_at", TIME, nullable=False),

@@ -67,7 +67,7 @@ class Drive:
         Raises `LeaseLost` when another owner took the run over: then nothing more was written.
         """
         run = self._run
-        before = await self._database.aread(lambda connection: Before.read(connection, run.id))
+        before = await self._database.aread(lambda connection: Before.read(connection, run))
         written = RunLog(self._database, run, before, self._listener)
         renewing = asyncio.create_task(self._renew())
         try:

@@ -18,6 +18,7 @@ from adjourn.nodes.foreign import as_tool
 from adjourn.nodes.guards import Limits
 from adjourn.nodes.model import ModelNode
 from adjourn.nodes.models import chat_model
+from adjourn.nodes.permission import Mode, Permission, Rule
 from adjourn.nodes.state import RunState
 from adjourn.nodes.tool import Tool
 from adjourn.nodes.tools import ToolsNode
@@ -31,12 +32,17 @@ def build_react(
     *,
     limits: Limits | None = None,
     system_prompt: str | None = None,
+    permission: Rule | None = None,
+    mode: Mode | str = Mode.DEFAULT,
     name: str = "react",
 ) -> Graph:
     """A compiled LangGraph graph: model, tools, ask and finish, joined as `routes.py` says.
 
     - `model`: any LangChain chat model, or a string such as `"openai:gpt-5"`.
     - `tools`: what `@tool` made, LangChain tools, and plain functions (which count as writes).
+    - `permission`: a rule that says `allow`, `ask` or `deny` to each call just before it runs (C-27).
+    - `mode`: `default`, `read_only` (writes are denied), or `preapproved_only` (what a person would have to agree
+      to is denied).
     - `name`: stored with each run; a run is resumed only by a graph of the same name.
 
     Give it to `Runner`, which brings the store. Raises `UsageError` for two tools of one name.
@@ -45,7 +51,7 @@ def build_react(
     bounds = limits or Limits()
     nodes: Mapping[Node, Any] = {
         "model": ModelNode(chat_model(model), known, system_prompt=system_prompt, limits=bounds),
-        "tools": ToolsNode(known, limits=bounds),
+        "tools": ToolsNode(known, limits=bounds, permission=Permission(permission, Mode(mode))),
         "ask": AskNode(),
         "finish": FinishNode(),
     }

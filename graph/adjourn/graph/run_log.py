@@ -28,16 +28,21 @@ Write = Callable[[Connection], None]
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What a run had written down when this owner took it over: its calls, and the keys of its events."""
+    """What was written down when this owner took a run over: its calls, and the keys of its events.
+
+    `doubtful` holds the digests of the writes on its thread whose outcome is unknown.
+    """
 
     calls: Mapping[tuple[int, str], CallRow]
     told: Set[str]
+    doubtful: Set[str] = frozenset()
 
     @classmethod
-    def read(cls, connection: Connection, run_id: str) -> "Before":
+    def read(cls, connection: Connection, run: RunRow) -> "Before":
         """As it is stored now; only the owner of the run changes it after that."""
-        calls = {(one.step, one.call_id): one for one in journal.read_calls(connection, run_id)}
-        return cls(calls, journal.told_keys(connection, run_id))
+        calls = {(one.step, one.call_id): one for one in journal.read_calls(connection, run.id)}
+        told = journal.told_keys(connection, run.id)
+        return cls(calls, told, journal.doubtful_digests(connection, run.thread_id))
 
 
 class RunLog:
@@ -49,6 +54,7 @@ class RunLog:
         self._database = database
         self._before = before
         self._listener = listener
+        self._doubtful = set(before.doubtful)
         self._rows: list[Write] = []  # ride on the next checkpoint
         self._events: list[Event] = []  # told with them
         self._stored: list[Event] = []  # written with that checkpoint, not committed yet
@@ -81,6 +87,9 @@ class RunLog:
     def stored(self, step: int, call_id: str) -> StoredCall | None:
         row = self._before.calls.get((step, call_id))
         return None if row is None else StoredCall(row.outcome, row.result, row.error_code, row.attempts)
+
+    def is_doubtful(self, call: Call) -> bool:
+        return digest(call) in self._doubtful
 
     def plan_step(self, facts: StepFacts, calls: Sequence[Call], events: Sequence[Event]) -> None:
         at = now()
@@ -242,6 +251,8 @@ class RunLog:
 
     def _closing(self, step: int, call: Call, outcome: Outcome) -> Write:
         ended_at = now()
+        if outcome.state is CallState.UNKNOWN:
+            self._doubtful.add(digest(call))
         values: dict[str, Any] = {
             "outcome": outcome.state.value,
             "error_code": outcome.code.value if outcome.code else None,

@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 from adjourn.checkpoints import journal, leases
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import (
+    NotResumable,
     RunBusy,
     UsageError,
     WrongGraph,
@@ -30,6 +31,7 @@ from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.graph import answers as accept
 from adjourn.graph import starts
 from adjourn.graph.background import Background
+from adjourn.graph.cancelling import POLL_S, CancelWatch
 from adjourn.graph.drive import Drive
 from adjourn.graph.react import Graph, signature_of, tools_of
 from adjourn.graph.reading import read_run
@@ -81,6 +83,7 @@ class Runner:
         self.owner = f"{socket.gethostname()}:{os.getpid()}"
         self._signature = signature_of(graph)
         self._driving: dict[str, _Driving] = {}
+        self._watch = CancelWatch(self.database)
         self.left: set[asyncio.Task[Run]] = set()  # runs whose listener left before their end
         self._background = Background()
 
@@ -173,23 +176,34 @@ class Runner:
         return await self._own(begin, on_event)
 
     async def cancel(self, run_id: str, *, by: str | None = None) -> Run:
-        """Stop a run that this process drives, or one that waits or has failed. Twice is once (C-59).
+        """Stop a run, whoever drives it (C-59). Twice is once.
 
-        Returns when the run has written its end. Raises `RunBusy` for a run that another process drives.
+        Returns when the run has written its end. One that another process drives is asked to stop; when its
+        owner is dead, the run is taken over after its lease and ended here. What waits or has failed is
+        closed at once, what has ended is left as it is.
         """
+        run = await self._mine(run_id)
         driving = self._driving.get(run_id)
         if driving is not None:
             driving.loop.call_soon_threadsafe(driving.cancel.set)
             await asyncio.shield(asyncio.wrap_future(driving.ended))
-            return await self.get(run_id)
-        run = await self._mine(run_id)
-        if run.status == RunStatus.RUNNING:
-            raise RunBusy(run.id, run.lease_owner, run.lease_until)
-        if run.status in (RunStatus.INTERRUPTED, RunStatus.FAILED):
+        elif run.status in (RunStatus.INTERRUPTED, RunStatus.FAILED):
             await self.database.awrite(
                 lambda connection: starts.close_waiting(connection, run, RunEvent.CANCEL, by=by)
             )
+        else:
+            await self._cancel_elsewhere(run_id, by)
         return await self.get(run_id)
+
+    async def _cancel_elsewhere(self, run_id: str, by: str | None) -> None:
+        """Ask the owner to stop, and wait for the end: its own doing, or ours after its lease."""
+        while await self.database.awrite(
+            lambda connection: journal.request_cancel(connection, run_id, by=by)
+        ):
+            try:
+                await self._take(run_id, RunEvent.RECOVER, by, None)
+            except (RunBusy, NotResumable):  # it is alive, or has just ended
+                await asyncio.sleep(POLL_S / 2)
 
     # -- look
 
@@ -322,12 +336,15 @@ class Runner:
         run = begun.run
         for event in begun.told:
             listener(event)
+        if run.cancel_requested_at is not None:
+            cancel.set()
         if run.status == RunStatus.RUNNING:
             mine = self._driving[run.id] = _Driving(cancel, asyncio.get_running_loop(), Future())
             try:
-                await Drive(
-                    self.database, self.graph, run, cancel=cancel, listener=listener, lease_s=self.lease_s
-                ).to_its_end()
+                with self._watch.watched(run.id, cancel):
+                    await Drive(
+                        self.database, self.graph, run, cancel=cancel, listener=listener, lease_s=self.lease_s
+                    ).to_its_end()
             finally:
                 del self._driving[run.id]
                 mine.ended.set_result(None)

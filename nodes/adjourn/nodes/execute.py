@@ -157,6 +157,7 @@ class _Execution:
                     idempotency_key=context.idempotency_key,
                     synced=True,
                 )
+                self.call["state"] = CallState.STARTED.value
             work = begin(tool, arguments)
             entered = True
         finally:

@@ -57,6 +57,10 @@ class Ledger(Protocol):
         """The call as the ledger held it when this owner took over; None: it was not there."""
         ...
 
+    def is_doubtful(self, call: Call) -> bool:
+        """Whether the outcome of an identical write on this thread is unknown (C-61)."""
+        ...
+
     def plan_step(self, facts: StepFacts, calls: Sequence[Call], events: Sequence[Event]) -> None:
         """The model has spoken: its step, its calls, and the events that tell so."""
         ...
@@ -124,6 +128,9 @@ class NoLedger:
 
     def stored(self, step: int, call_id: str) -> StoredCall | None:
         return None
+
+    def is_doubtful(self, call: Call) -> bool:
+        return False
 
     def plan_step(self, facts: StepFacts, calls: Sequence[Call], events: Sequence[Event]) -> None: ...
     def settle(self, step: int, call: Call, outcome: Outcome) -> None: ...

@@ -31,6 +31,15 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "{tool} was refused by the system it talks to.",
         "zh": "{tool} 被它访问的系统拒绝。",
     },
+    "not_permitted": {
+        "en": "{tool} is not permitted here with these arguments. Do not try it again.",
+        "zh": "不允许以这些参数执行 {tool}，请不要再次尝试。",
+    },
+    "ask.permission": {"en": "May {tool} run?", "zh": "是否允许执行 {tool}？"},
+    "ask.doubtful": {
+        "en": "The outcome of an identical call of {tool} is unknown. Run it again?",
+        "zh": "之前有一次完全相同的 {tool} 调用结果不明。要再次执行吗？",
+    },
     "unavailable": {
         "en": "{tool} could not reach the system it talks to.",
         "zh": "{tool} 无法连接到它访问的系统。",

@@ -22,6 +22,7 @@ from adjourn.nodes.execute import Executor, succeeded, verified
 from adjourn.nodes.guards import Limits
 from adjourn.nodes.observations import failure
 from adjourn.nodes.outcome import Outcome, failed
+from adjourn.nodes.permission import Permission, Request, Verdict
 from adjourn.nodes.plan import next_batch, waiting
 from adjourn.nodes.questions import declared_question, make_question, returned_question
 from adjourn.nodes.run_context import RunContext, run_context
@@ -34,14 +35,26 @@ from adjourn.nodes.tool import Tool
 class ToolsNode:
     """Runs one batch per superstep. Returns `tools`, `ask`, `model` or `finish` as its outcome."""
 
-    def __init__(self, tools: Iterable[Tool], *, limits: Limits | None = None) -> None:
+    def __init__(
+        self, tools: Iterable[Tool], *, limits: Limits | None = None, permission: Permission | None = None
+    ) -> None:
         self.tools: Mapping[str, Tool] = {one.name: one for one in tools}
         self.limits = limits or Limits()
+        self.permission = permission or Permission()
 
     async def __call__(self, state: RunState, config: RunnableConfig) -> RunState:
         work = _Batch(self, state, run_context(config))
         await work.run()
         return work.result()
+
+
+async def _settled(tasks: set[asyncio.Task[None]]) -> None:
+    """Wait until cancelled tasks have ended, and look at what they raised, so that nobody warns of it."""
+    if tasks:
+        await asyncio.wait(tasks)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()
 
 
 class _Batch:
@@ -50,6 +63,7 @@ class _Batch:
     def __init__(self, node: ToolsNode, state: RunState, run: RunContext) -> None:
         self.tools = node.tools
         self.limits = node.limits
+        self.permission = node.permission
         self.run_context = run
         self.step = state["step"]
         self.language = state.get("language", "en")
@@ -59,15 +73,20 @@ class _Batch:
         self.executor = Executor(self.tools, run, self.step, self.language, node.limits.max_parallel)
 
     async def run(self) -> None:
-        """Judge what has changed since, then run the next batch."""
+        """Judge what has changed since, then run the next batch. A cancel settles all that has not ended."""
         self._judge()
-        batch = next_batch(self.calls)
+        batch = [] if self._is_cancelled() else next_batch(self.calls)
         self._skip_after_failure(batch)
         await self._run_all([call for call in batch if not is_final(call)])
         if batch:
             self.upto = batch[-1]["position"]
+        if self._is_cancelled():
+            await self._cancel_rest()
         if not next_batch(self.calls):
             self.upto = len(self.calls)
+
+    def _is_cancelled(self) -> bool:
+        return self.run_context.cancel.is_set()
 
     def result(self) -> RunState:
         """What the node writes."""
@@ -80,7 +99,7 @@ class _Batch:
         return {"messages": self._tell(), "calls": self.calls, "outcome": route}
 
     def _route(self) -> Route:
-        if self.run_context.cancel.is_set():
+        if self._is_cancelled():
             return "finish"
         if next_batch(self.calls):
             return "tools"
@@ -95,6 +114,8 @@ class _Batch:
                 self._settle_again(call)
             elif call["state"] == CallState.PLANNED and call.get("told") == "provisional":
                 self._question_again(call)
+            elif call["state"] == CallState.WAITING and "told" not in call:
+                self._spare_question(call)
 
     def _settle_again(self, call: Call) -> None:
         """A call that waited and now never runs: the ledger learns it with this superstep."""
@@ -103,6 +124,17 @@ class _Batch:
             CallState(call["state"]), call["observation"], code=ErrorCode(code) if code else None
         )
         self.run_context.ledger.settle(self.step, call, outcome)
+
+    def _spare_question(self, call: Call) -> None:
+        """Nobody is asked about a call that the mode denies whatever the answer."""
+        asks = call["question"]["type"] == InterruptType.CONFIRM_RISKY
+        if self.permission.rules_out(Effect(call["effect"]), asks=asks):
+            self._deny(call)
+
+    def _deny(self, call: Call) -> None:
+        denied = failed(ErrorCode.PERMISSION_DENIED, self.language, call["name"], text="not_permitted")
+        self._close(call, denied)
+        self.run_context.ledger.settle(self.step, call, denied)
 
     def _question_again(self, call: Call) -> None:
         tool = self.tools.get(call["name"])
@@ -141,13 +173,15 @@ class _Batch:
                 running -= done
                 for task in done - {cancel}:
                     task.result()  # `LeaseLost` and LangGraph's control exceptions pass through
+            if running and all(
+                call["effect"] == Effect.WRITE for call in batch
+            ):  # C-61: a write gets its grace
+                await asyncio.wait(running, timeout=self.limits.cancel_grace_s)
         finally:
             cancel.cancel()
             for task in running:
                 task.cancel()
-        if running:
-            await asyncio.wait(running)
-            self._take_back(batch)
+        await _settled(running)
 
     async def _run_one(self, call: Call) -> None:
         ledger = self.run_context.ledger
@@ -159,6 +193,8 @@ class _Batch:
         lost = stored is not None and stored.state == CallState.STARTED and call["effect"] == Effect.WRITE
         outcome = await self._settle_lost(call, tool) if lost and tool is not None else None
         if call["state"] == CallState.WAITING:
+            return
+        if outcome is None and not await self._may_run(call, tool):
             return
         if outcome is None:
             outcome = await self.executor.execute(call, attempts=stored.attempts if stored else 0)
@@ -181,6 +217,31 @@ class _Batch:
             self._wait(call, make_question(call, tool, kind, reason, {}, run_id=run_id, step=self.step))
         return None
 
+    async def _may_run(self, call: Call, tool: Tool | None) -> bool:
+        """Ask for permission (C-27), and whether an identical write is in doubt (C-61).
+
+        False: the call was denied, or waits for a person.
+        """
+        if tool is None:
+            return True
+        run, arguments = self.run_context, call["arguments"] or {}
+        agreed, effect = call.get("approved", False), tool.effect_of(arguments)
+        request = Request(run.started_by, tool.name, effect, arguments, run.run_id, run.thread_id)
+        asks = tool.question_of(arguments) is not None
+        verdict = await self.permission.verdict(request, agreed=agreed, asks=asks)
+        if verdict is Verdict.DENY:
+            self._deny(call)
+            return False
+        doubtful = (
+            effect is Effect.WRITE and not agreed and not tool.idempotent and run.ledger.is_doubtful(call)
+        )
+        if verdict is Verdict.ALLOW and not doubtful:
+            return True
+        reason = say("ask.doubtful" if doubtful else "ask.permission", self.language, tool=tool.name)
+        kind = InterruptType.CONFIRM_RISKY
+        self._wait(call, make_question(call, tool, kind, reason, {}, run_id=run.run_id, step=self.step))
+        return False
+
     def _asked(self, call: Call, outcome: Outcome) -> None:
         tool = self.tools[call["name"]]
         try:
@@ -193,15 +254,26 @@ class _Batch:
             self._close(call, broken)
             self.run_context.ledger.settle(self.step, call, broken)
 
-    def _take_back(self, batch: Sequence[Call]) -> None:
-        for call in batch:
+    async def _cancel_rest(self) -> None:
+        """Settle each call that has not ended: `cancelled`, or what became of a write that had started (C-61)."""
+        for call in self.calls:
             if is_final(call):
                 continue
-            started_write = call["effect"] == Effect.WRITE
-            code = ErrorCode.OUTCOME_UNKNOWN if started_write else ErrorCode.CANCELLED
-            outcome = failed(code, self.language, call["name"])
+            outcome = await self._cancelled(call)
             self._close(call, outcome)
             self.run_context.ledger.settle(self.step, call, outcome)
+
+    async def _cancelled(self, call: Call) -> Outcome:
+        stored = self.run_context.ledger.stored(self.step, call["id"])
+        started = CallState.STARTED in (call["state"], stored.state if stored else None)
+        tool = self.tools.get(call["name"])
+        if call["effect"] != Effect.WRITE or not started or tool is None:
+            return failed(ErrorCode.CANCELLED, self.language, call["name"])
+        verdict = await verified(tool, self.executor.context(call, tool))
+        if isinstance(verdict, Happened):
+            return succeeded(tool, call, verdict.result, self.language)
+        code = ErrorCode.CANCELLED if verdict is False else ErrorCode.OUTCOME_UNKNOWN
+        return failed(code, self.language, call["name"])
 
     # -- after the batch
 
@@ -221,14 +293,9 @@ class _Batch:
 
     def _tell(self) -> list[Any]:
         """The tool messages that are new or replaced, in request order, up to where the step has come."""
-        cancelled = self.run_context.cancel.is_set()
         messages: list[Any] = []
         for call in self.calls:
-            if cancelled and not is_final(call):
-                outcome = failed(ErrorCode.CANCELLED, self.language, call["name"])
-                self._close(call, outcome)
-                self.run_context.ledger.settle(self.step, call, outcome)
-            if call["position"] > self.upto and not cancelled:
+            if call["position"] > self.upto:
                 break
             told = call.get("told")
             if is_final(call) and told != "final":

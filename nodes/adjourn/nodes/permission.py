@@ -1,0 +1,82 @@
+"""May this person's run make this call? Asked just before it runs, again after an edit and a resume (C-27). Pure."""
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from adjourn.checkpoints.lifecycle import Effect
+
+log = logging.getLogger("adjourn.call")
+
+
+class Mode(StrEnum):
+    """How far all runs of a graph may go, whatever its rule says."""
+
+    DEFAULT = "default"  # the rule decides
+    READ_ONLY = "read_only"  # writes are denied
+    PREAPPROVED_ONLY = "preapproved_only"  # what a person would have to agree to is denied
+
+
+class Verdict(StrEnum):
+    """What a rule says to a call."""
+
+    ALLOW = "allow"
+    ASK = "ask"  # a person has to agree
+    DENY = "deny"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a rule is asked. `person` started the run; None: nobody is named."""
+
+    person: str | None
+    tool: str
+    effect: Effect
+    arguments: Mapping[str, Any]
+    run_id: str
+    thread_id: str
+
+
+Rule = Callable[[Request], Verdict | str | Awaitable[Verdict | str]]
+"""Says `allow`, `ask` or `deny`; sync or async. One that raises, or says something else, denies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """The rule and the mode of a graph. `rule` None: everything is allowed that the mode allows."""
+
+    rule: Rule | None = None
+    mode: Mode = Mode.DEFAULT
+
+    async def verdict(self, request: Request, *, agreed: bool, asks: bool) -> Verdict:
+        """What becomes of a call; deny wins.
+
+        `agreed`: a person agreed to these arguments. `asks`: the tool itself declares that they need it.
+        """
+        if self.rules_out(request.effect, asks=asks):
+            return Verdict.DENY
+        said = await self._said(request)
+        if self.mode is Mode.PREAPPROVED_ONLY and said is Verdict.ASK:
+            return Verdict.DENY
+        if said is Verdict.ASK and agreed:
+            return Verdict.ALLOW
+        return said
+
+    def rules_out(self, effect: Effect, *, asks: bool) -> bool:
+        """Whether the mode alone denies such a call: then nobody needs to be asked about it."""
+        if self.mode is Mode.READ_ONLY:
+            return effect is Effect.WRITE
+        return self.mode is Mode.PREAPPROVED_ONLY and asks
+
+    async def _said(self, request: Request) -> Verdict:
+        if self.rule is None:
+            return Verdict.ALLOW
+        try:
+            said = self.rule(request)
+            return Verdict(await said if inspect.isawaitable(said) else said)
+        except Exception:
+            log.exception("the permission rule failed on %s; the call is denied", request.tool)
+            return Verdict.DENY
