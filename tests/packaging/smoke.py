@@ -31,7 +31,9 @@ def main() -> None:
         run = runner.resume_sync(run.id, {run.interrupts[0].id: approve()}, by="smoke")
         assert (run.status, run.answer, RESTARTED) == ("finished", "Done.", ["pay"]), run
     command = str(Path(sys.executable).with_name("adjourn"))
-    shown = subprocess.run([command, "show", run.id, "--store", "sqlite:///smoke.db"], capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        [command, "show", run.id, "--store", "sqlite:///smoke.db"], capture_output=True, text=True, check=True
+    )
     assert "answered" in shown.stdout, shown
     demo = subprocess.run([command, "demo"], capture_output=True, text=True, check=True)
     assert "adjourn resume" in demo.stdout, demo
