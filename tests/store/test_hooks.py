@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 from store.stored_graphs import checkpoint, config, put, scalar
 
 from adjourn.checkpoints.errors import LeaseLost
-from adjourn.checkpoints.saver import SQLAlchemySaver
+from adjourn.checkpoints.saver import Held, SQLAlchemySaver
 
 
 class Fence:
@@ -35,6 +35,16 @@ class Outbox:
         self.error = error
         self.seen: list[str] = []
         self.threads: list[int] = []
+        self.kept: list[Held] = []
+        self.holds = False
+
+    def hold(self, writes: Held) -> bool:
+        if self.holds:
+            self.kept.append(writes)
+        return self.holds
+
+    def held(self) -> list[Held]:
+        return self.kept
 
     def write(self, connection: Connection) -> None:
         rows = connection.execute(sa.text("SELECT count(*) FROM checkpoints")).scalar()
@@ -122,3 +132,37 @@ def test_hooks_reach_the_saver_through_a_graph_and_stay_out_of_the_metadata(save
     assert outbox.seen.count("write behind 2") == 1
     metadata: Any = [found.metadata for found in saver.list(config())]
     assert all(set(one) <= {"source", "step", "parents", "user"} for one in metadata)
+
+
+async def test_f23_held_writes_are_stored_with_the_put_or_not_at_all(file_saver: SQLAlchemySaver) -> None:
+    outbox = Outbox(file_saver)
+    outbox.holds = True
+    first = await file_saver.aput(config(), checkpoint({"a": 1}), {"source": "loop"}, {"a": 1})
+    riding = {"configurable": {**first["configurable"], "__adjourn_outbox": outbox}}
+    await file_saver.aput_writes(riding, [("a", 2)], "task-1")
+    assert scalar(file_saver, "SELECT count(*) FROM checkpoint_writes") == 0
+    outbox.error = RuntimeError("no")
+    with pytest.raises(RuntimeError):
+        await file_saver.aput(riding, checkpoint({"a": 2}), {"source": "loop"}, {"a": 2})
+    assert scalar(file_saver, "SELECT count(*) FROM checkpoint_writes") == 0
+    outbox.error = None
+    await file_saver.aput(riding, checkpoint({"a": 2}), {"source": "loop"}, {"a": 2})
+    assert scalar(file_saver, "SELECT count(*) FROM checkpoint_writes") == 1
+    before = await file_saver.aget_tuple(first)
+    assert before is not None
+    assert before.pending_writes == [("task-1", "a", 2)]
+
+
+async def test_f23_writes_that_no_put_came_for_can_be_stored_by_themselves(
+    file_saver: SQLAlchemySaver,
+) -> None:
+    outbox = Outbox(file_saver)
+    outbox.holds = True
+    first = await file_saver.aput(config(), checkpoint({"a": 1}), {"source": "loop"}, {"a": 1})
+    riding = {"configurable": {**first["configurable"], "__adjourn_outbox": outbox}}
+    await file_saver.aput_writes(riding, [("a", 2)], "task-1")
+    await file_saver.astore_held(first, outbox.kept)
+    await file_saver.astore_held(first, [])
+    found = await file_saver.aget_tuple(first)
+    assert found is not None
+    assert found.pending_writes == [("task-1", "a", 2)]

@@ -50,15 +50,33 @@ class Fence(Protocol):
         """Called first in the transaction of each put and put_writes. Raises `LeaseLost`: all rolls back."""
 
 
+Held = Callable[[Connection, ThreadMemory], None]
+"""What a task wrote, ready to be stored in somebody's transaction."""
+
+
 class Outbox(Protocol):
-    """Rows that ride on a put; found in `configurable["__adjourn_outbox"]`."""
+    """Rows that ride on a put; found in `configurable["__adjourn_outbox"]`.
+
+    Without holding, a task's writes are stored before the checkpoint that they lead to. A process that dies
+    between the two leaves writes that LangGraph applies without running the task again, and the rows that
+    the task gave to the outbox are never written. Held writes are stored with the put, or not at all (F-23).
+    """
+
+    def hold(self, writes: Held) -> bool:
+        """Keep a task's writes for the next put. False: they are stored at once."""
+
+    def held(self) -> Sequence[Held]:
+        """What the next put stores along with its checkpoint; again, when a first attempt was rolled back."""
 
     def write(self, connection: Connection) -> None:
         """Write the rows. Called in the put's transaction, behind the checkpoint's rows; again, when a first
         attempt was rolled back because another process wrote to the thread."""
 
     def committed(self) -> None:
-        """Called once after COMMIT: by `put` on its thread, by `aput` on the event loop's."""
+        """Called once after COMMIT: by `put` on its thread, by `aput` on the event loop's.
+
+        What `held` gave last is stored now.
+        """
 
 
 class SQLAlchemySaver(BaseCheckpointSaver[int]):
@@ -194,6 +212,8 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         outbox: Outbox | None = named_in(config).get(OUTBOX)
 
         def work(connection: Connection, memory: ThreadMemory) -> None:
+            for held in outbox.held() if outbox is not None else ():
+                held(connection, memory)
             put.store(connection, memory, self.codec)
             if outbox is not None:
                 outbox.write(connection)
@@ -207,8 +227,24 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
     ) -> None:
         """Store what a task wrote. Storing a task's writes again changes nothing, except for errors,
         interrupts and answers, which are replaced."""
-        put = WritesPut(Where.of(config), writes, task_id, task_path)
-        self._transact(config, put.where, partial(put.store, codec=self.codec))
+        work = self._writes(config, writes, task_id, task_path)
+        if not _is_held(config, work):
+            self._transact(config, Where.of(config), work)
+
+    def _writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> Held:
+        return partial(WritesPut(Where.of(config), writes, task_id, task_path).store, codec=self.codec)
+
+    def store_held(self, config: RunnableConfig, held: Sequence[Held]) -> None:
+        """Store writes that no put came for: the graph stopped at an interrupt, or failed."""
+
+        def work(connection: Connection, memory: ThreadMemory) -> None:
+            for writes in held:
+                writes(connection, memory)
+
+        if held:
+            self._transact(config, Where.of(config), work)
 
     def _transact(
         self, config: RunnableConfig, where: Where, work: Callable[[Connection, ThreadMemory], None]
@@ -319,7 +355,14 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """`put_writes`, on a worker thread."""
-        await self.database.arun(partial(self.put_writes, config, writes, task_id, task_path), writes=True)
+        work = self._writes(config, writes, task_id, task_path)
+        if not _is_held(config, work):
+            transact = partial(self._transact, config, Where.of(config), work)
+            await self.database.arun(transact, writes=True)
+
+    async def astore_held(self, config: RunnableConfig, held: Sequence[Held]) -> None:
+        """`store_held`, on a worker thread."""
+        await self.database.arun(partial(self.store_held, config, held), writes=True)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """`delete_thread`, on a worker thread."""
@@ -336,6 +379,11 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """`delete_for_runs`, on a worker thread."""
         await self.database.arun(partial(self.delete_for_runs, run_ids), writes=True)
+
+
+def _is_held(config: RunnableConfig, writes: Held) -> bool:
+    outbox: Outbox | None = named_in(config).get(OUTBOX)
+    return outbox is not None and outbox.hold(writes)
 
 
 def _is_passing(error: BaseException) -> bool:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command
@@ -27,7 +27,7 @@ from adjourn.checkpoints.lifecycle import (
     StopReason,
 )
 from adjourn.checkpoints.records import Interrupt, RunRow
-from adjourn.checkpoints.saver import FENCE, OUTBOX
+from adjourn.checkpoints.saver import FENCE, OUTBOX, SQLAlchemySaver
 from adjourn.graph import starts
 from adjourn.graph.react import Graph
 from adjourn.graph.run_log import Before, Listener, RunLog
@@ -114,7 +114,11 @@ class Drive:
             "configurable": {"thread_id": run.thread_id, RUN_KEY: context, FENCE: written, OUTBOX: written},
             "recursion_limit": RECURSION_LIMIT,
         }
-        state: dict[str, Any] = await self._graph.ainvoke(await self._input(), config, durability="sync")
+        saver = cast(SQLAlchemySaver, self._graph.checkpointer)
+        try:
+            state: dict[str, Any] = await self._graph.ainvoke(await self._input(), config, durability="sync")
+        finally:
+            await saver.astore_held(config, written.left_over())
         return state
 
     async def _input(self) -> Any:

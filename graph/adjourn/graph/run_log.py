@@ -18,6 +18,7 @@ from adjourn.checkpoints.database import Database, now
 from adjourn.checkpoints.events import Event, ToolResult
 from adjourn.checkpoints.lifecycle import CallState, ErrorCode, InterruptState, RunEvent, StopReason
 from adjourn.checkpoints.records import CallRow, Interrupt, RunRow, StepRow
+from adjourn.checkpoints.saver import Held
 from adjourn.nodes.calls import Call, Question, is_final
 from adjourn.nodes.outcome import Outcome
 from adjourn.nodes.run_context import StepFacts, StoredCall
@@ -57,6 +58,8 @@ class RunLog:
         self._doubtful = set(before.doubtful)
         self._rows: list[Write] = []  # ride on the next checkpoint
         self._events: list[Event] = []  # told with them
+        self._held: list[Held] = []  # what tasks wrote, stored with the next checkpoint
+        self._taken = 0  # how many of them are in the transaction that is under way
         self._stored: list[Event] = []  # written with that checkpoint, not committed yet
         self._early: dict[int, Event] = {}  # committed, waiting for a lower number that is on its way
         self._next = run.last_event + 1
@@ -66,6 +69,24 @@ class RunLog:
     def check(self, connection: Connection) -> None:
         """Refuse the write of a stale owner: raises `LeaseLost`."""
         leases.hold(connection, self.run.id, self.fence)
+
+    def hold(self, writes: Held) -> bool:
+        """Keep a task's writes for the checkpoint that follows: both are stored, or the task runs again."""
+        self._held.append(writes)
+        return True
+
+    def held(self) -> Sequence[Held]:
+        """What the next checkpoint stores along."""
+        self._taken = len(self._held)
+        return self._held[: self._taken]
+
+    def left_over(self) -> Sequence[Held]:
+        """Writes that no checkpoint came for; they are the caller's to store now.
+
+        None while rows still ride: the task that gave them runs again, and its writes with it.
+        """
+        held, self._held = self._held, []
+        return [] if self._rows else held
 
     def write(self, connection: Connection) -> None:
         """Write what rides on this checkpoint, inside its transaction."""
@@ -79,6 +100,8 @@ class RunLog:
         """The checkpoint is stored: forget what rode on it and tell its events."""
         self._rows.clear()
         self._events.clear()
+        del self._held[: self._taken]
+        self._taken = 0
         told, self._stored = self._stored, []
         self._tell(told)
 

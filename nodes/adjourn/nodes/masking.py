@@ -8,7 +8,6 @@ Masked before it is written as JSON, data stays JSON: mask values with `mask`, a
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from adjourn.nodes import masking_named as names
@@ -128,17 +127,19 @@ class Masker:
 
 def mask_text(text: str, rules: Sequence[Rule] = DEFAULT) -> str:
     """`text` with what the rules find replaced; see `Masker.text`."""
-    return _masker(tuple(rules)).text(text)
+    return _masker(rules).text(text)
 
 
 def mask(value: Any, rules: Sequence[Rule] = DEFAULT) -> Any:
     """JSON data with its strings masked; see `Masker.data`."""
-    return _masker(tuple(rules)).data(value)
+    return _masker(rules).data(value)
 
 
-@lru_cache(maxsize=16)
-def _masker(rules: tuple[Rule, ...]) -> Masker:
-    return Masker(rules)
+_BY_DEFAULT = Masker()
+
+
+def _masker(rules: Sequence[Rule]) -> Masker:
+    return _BY_DEFAULT if rules is DEFAULT else Masker(rules)
 
 
 def _apply(rules: Sequence[Rule], text: str) -> str:

@@ -47,7 +47,8 @@ def by_name(text: str) -> Iterator[Span]:
 
 def _anchors(lowered: str) -> Iterator[int]:
     for stem in _STEMS:
-        yield from places(lowered, stem)
+        if stem in lowered:
+            yield from places(lowered, stem)
 
 
 def _is_kind(lowered: str, name: re.Match[str]) -> bool:
@@ -62,10 +63,9 @@ def _is_kind(lowered: str, name: re.Match[str]) -> bool:
 def _announced(text: str, name: re.Match[str]) -> Span | None:
     sign = _SIGN.match(text, name.end())
     if sign is None:
-        flag = _FLAG.search(text, max(0, name.start() - 32), name.start())
-        sign = _BLANK.match(text, name.end()) if flag else None
-    if sign is None:
-        return None
+        sign = _BLANK.match(text, name.end())
+        if not sign or not _FLAG.search(text, max(0, name.start() - 32), name.start()):
+            return None
     start = sign.end()
     if opening := _QUOTE.match(text, start):
         return _worth(text, *_quoted(text, opening))

@@ -1,0 +1,151 @@
+"""C-36: a kill at any moment of any run loses no recorded result and causes no write's effect twice.
+
+A process is killed at each labelled point of a run; another one goes on, and is killed at a random point too;
+then the run is brought to its end, and what is left is judged by SQL and by the file of effects alone.
+`ADJOURN_KILLS` sets how many kills are made (`make crash` makes more).
+"""
+
+import asyncio
+import itertools
+import json
+import multiprocessing
+import os
+import random
+import signal
+import sqlite3
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from crash import kill_app
+from crash.kill_app import CALLS, Points
+
+from adjourn.nodes.history import is_legal
+
+KILLS = int(os.environ.get("ADJOURN_KILLS", "300"))
+SEED = int(os.environ.get("ADJOURN_SEED", "20261129"))
+
+os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["crash.kill_app", "runs.crash_app"])
+
+
+class Case:
+    """One run, its database and its effects."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.file = folder / "adjourn.db"
+        self.url = f"sqlite:///{self.file}"
+        self.effects = folder / "effects"
+        self.out = folder / "out"
+
+    def process(self, last: int | None) -> int:
+        """A process that goes on until point `last`; its exit code."""
+        process = PROCESSES.Process(
+            target=kill_app.child, args=(self.url, str(self.effects), last, str(self.out))
+        )
+        process.start()
+        process.join(60)
+        assert process.exitcode is not None
+        return process.exitcode
+
+    def bury(self) -> None:
+        """The owner is known to be dead: nobody has to wait for its lease."""
+        with sqlite3.connect(self.file) as connection:
+            connection.execute(
+                "UPDATE runs SET lease_until = '2000-01-01T00:00:00.000000Z' WHERE status = 'running'"
+            )
+        connection.close()
+
+    def finish(self) -> None:
+        """Bring the run to its end here."""
+        points = Points()
+        app = kill_app.runner(self.url, self.effects, points)
+        try:
+            run = asyncio.run(kill_app.go(app, self.effects))
+            assert (run.status, run.stop_reason, run.answer) == ("finished", "answered", "all done"), (
+                run.error
+            )
+            self.judge_history(app)
+        finally:
+            app.close()
+            app.database.close()
+
+    def judge_history(self, app) -> None:
+        """C-14, C-15: legal, and one answer for each call."""
+        state = asyncio.run(app.graph.aget_state({"configurable": {"thread_id": "t"}}))
+        messages = state.values["messages"]
+        assert is_legal(messages)
+        answered = [one.tool_call_id for one in messages if one.type == "tool"]
+        assert tuple(answered) == CALLS
+
+    def judge(self) -> None:
+        """What the world and the database show, without any of our code."""
+        effects = [line.split() for line in self.effects.read_text().splitlines()]
+        for name, what in (("pay", "c"), ("send", "e"), ("book", "g")):
+            assert [one[:2] for one in effects if one[0] == name] == [[name, what]], effects
+        assert len({tuple(one) for one in effects if one[0] == "put"}) == 1  # again under one key, if at all
+        connection = sqlite3.connect(self.file)
+        try:
+            calls = connection.execute(
+                "SELECT call_id, outcome, result FROM calls ORDER BY step, position"
+            ).fetchall()
+            assert [(one[0], one[1]) for one in calls] == [(call, "ok") for call in CALLS]
+            told = {json.loads(one[2])["data"] for one in calls}
+            assert told == {f"{name} {what}" for name, what, *_ in effects}
+            numbers = [one[0] for one in connection.execute("SELECT number FROM events ORDER BY number")]
+            assert numbers == list(range(1, len(numbers) + 1))
+            results = connection.execute(
+                "SELECT json_extract(data, '$.call_id') FROM events WHERE type = 'tool_result' ORDER BY 1"
+            ).fetchall()
+            assert tuple(one[0] for one in results) == CALLS
+            assert connection.execute("SELECT step FROM steps ORDER BY step").fetchall() == [(1,), (2,), (3,)]
+            assert connection.execute("SELECT lease_owner FROM runs").fetchall() == [(None,)]
+            assert connection.execute("SELECT count(*) FROM interrupts WHERE state = 'open'").fetchone() == (
+                0,
+            )
+        finally:
+            connection.close()
+
+
+def play(folder: Path, first: int, second: int | None) -> int:
+    """One case: killed at `first`, gone on, killed at `second`, brought to its end. How many kills were made."""
+    case = Case(folder)
+    kills = 0
+    for last in (first, second):
+        if last is None:
+            continue
+        code = case.process(last)
+        assert code in (0, -signal.SIGKILL), code
+        kills += code != 0
+        if case.file.exists():
+            case.bury()
+    case.finish()
+    case.judge()
+    return kills
+
+
+@pytest.fixture(scope="module")
+def points(tmp_path_factory) -> int:
+    """How many points a run has that nobody kills."""
+    case = Case(tmp_path_factory.mktemp("whole") / "case")
+    assert case.process(None) == 0
+    case.judge()
+    return json.loads(case.out.read_text())["points"]
+
+
+@pytest.mark.timeout(1800)
+def test_c36_killed_at_every_point(tmp_path: Path, points: int) -> None:
+    rng = random.Random(SEED)
+    assert points > 40
+    # each point once alone, then with a second kill in the process that goes on
+    plan = [(first, None) for first in range(1, points + 1)]
+    while sum(1 + (second is not None) for _, second in plan) < KILLS:
+        plan.append((rng.randint(1, points), rng.randint(1, points)))
+    numbers = itertools.count()
+    with ThreadPoolExecutor(2) as pool:
+        kills = sum(pool.map(lambda one: play(tmp_path / f"case{next(numbers)}", *one), plan))
+    print(f"{kills} kills at {points} points, {len(plan)} runs")
+    assert kills >= min(KILLS, points) * 0.8
