@@ -395,3 +395,17 @@ def test_parameters_may_be_named_like_methods():
     context = ToolContext(run_id="r", thread_id="t", step=1, call_id="c", tool="odd", idempotency_key="k")
     assert odd.bind({"json": "x", "copy": 1, "schema": []}, context) == {"json": "x", "copy": 1, "schema": []}
     assert odd.problems({"json": "x", "copy": "1", "schema": []}).wrong.keys() == {"copy"}
+
+
+async def test_c76_a_long_history_is_held_within_its_budget_and_stays_whole_in_the_database(house):
+    answers = [f"answer {n} " + "word " * 100 for n in range(8)]
+    runner = house.runner(answers, max_history_tokens=500)
+    for n in range(8):
+        run = await runner.start(f"question {n}", thread_id="t")
+        assert run.status == "finished"
+    sent = house.models[0].requests[-1]
+    assert sent[0].type == "system"
+    assert sent[-1].text == "question 7"
+    assert len(sent) < 10
+    state = await runner.graph.aget_state({"configurable": {"thread_id": "t"}})
+    assert len(state.values["messages"]) == 16

@@ -32,6 +32,7 @@ def build_react(
     *,
     limits: Limits | None = None,
     system_prompt: str | None = None,
+    max_history_tokens: int | None = None,
     permission: Rule | None = None,
     mode: Mode | str = Mode.DEFAULT,
     name: str = "react",
@@ -40,6 +41,8 @@ def build_react(
 
     - `model`: any LangChain chat model, or a string such as `"openai:gpt-5"`.
     - `tools`: what `@tool` made, LangChain tools, and plain functions (which count as writes).
+    - `max_history_tokens`: what of a long history is sent at most (C-76); None: all of it. Tool schemas are not
+      counted: leave room for them and for the answer.
     - `permission`: a rule that says `allow`, `ask` or `deny` to each call just before it runs (C-27).
     - `mode`: `default`, `read_only` (writes are denied), or `preapproved_only` (what a person would have to agree
       to is denied).
@@ -50,7 +53,13 @@ def build_react(
     known = _distinct(as_tool(one) for one in tools)
     bounds = limits or Limits()
     nodes: Mapping[Node, Any] = {
-        "model": ModelNode(chat_model(model), known, system_prompt=system_prompt, limits=bounds),
+        "model": ModelNode(
+            chat_model(model),
+            known,
+            system_prompt=system_prompt,
+            max_history_tokens=max_history_tokens,
+            limits=bounds,
+        ),
         "tools": ToolsNode(known, limits=bounds, permission=Permission(permission, Mode(mode))),
         "ask": AskNode(),
         "finish": FinishNode(),

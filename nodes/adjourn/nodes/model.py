@@ -22,7 +22,9 @@ from adjourn.nodes.planning import Planner
 from adjourn.nodes.run_context import RunContext, run_context
 from adjourn.nodes.state import RunState
 from adjourn.nodes.texts import say
+from adjourn.nodes.tokens import counter_for
 from adjourn.nodes.tool import Tool
+from adjourn.nodes.trimming import trimmed
 from adjourn.nodes.wire_out import assistant_message
 
 log = logging.getLogger("adjourn.model")
@@ -37,12 +39,15 @@ class ModelNode:
         tools: Iterable[Tool] = (),
         *,
         system_prompt: str | None = None,
+        max_history_tokens: int | None = None,
         limits: Limits | None = None,
     ) -> None:
         self.tools: Mapping[str, Tool] = {one.name: one for one in tools}
         self.limits = limits or Limits()
         self.system_prompt = system_prompt
         self.model = BoundModel.of(model, self.tools.values())
+        self.max_history_tokens = max_history_tokens
+        self._count = counter_for(self.model.name) if max_history_tokens is not None else None
 
     async def __call__(self, state: RunState, config: RunnableConfig) -> RunState:
         step = state.get("step", 0)
@@ -51,7 +56,7 @@ class ModelNode:
         run = run_context(config)
         mended = self._mended(state, run)
         history = state["messages"] if mended is None else mended
-        asking = Asking(self.model, self._request(history, state.get("note")), self.tools, run, step + 1)
+        asking = Asking(self.model, self._request(history, state), self.tools, run, step + 1)
         turn = None if run.cancel.is_set() else await asking.turn_or_cancel()
         if turn is None:
             return {"outcome": "finish", "stop_reason": StopReason.CANCELLED.value}
@@ -81,11 +86,16 @@ class ModelNode:
 
         return healed(messages, missing)
 
-    def _request(self, messages: list[AnyMessage], note: str | None) -> list[AnyMessage]:
-        prompt: list[AnyMessage] = [SystemMessage(self.system_prompt)] if self.system_prompt else []
+    def _request(self, history: list[AnyMessage], state: RunState) -> list[AnyMessage]:
+        """The history with its prompt, held within its budget (C-76), and what the runtime tells the model now."""
+        messages: list[AnyMessage] = [SystemMessage(self.system_prompt)] if self.system_prompt else []
+        messages += history
+        if self.max_history_tokens is not None and self._count is not None:
+            language = state.get("language", "en")
+            messages = trimmed(messages, self.max_history_tokens, self._count, language)
+        note = state.get("note")
         # C-88: from the runtime, after the tool results, in the request only
-        told: list[AnyMessage] = [HumanMessage(f"[runtime] {note}")] if note else []
-        return [*prompt, *messages, *told]
+        return [*messages, HumanMessage(f"[runtime] {note}")] if note else messages
 
     def _accepted(self, state: RunState, asking: Asking, turn: Turn) -> RunState:
         message = assistant_message(turn, f"msg_{uuid4().hex}")
