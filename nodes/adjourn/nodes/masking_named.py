@@ -16,12 +16,12 @@ _STEMS = (
     "passw", "passphrase", "pwd", "secret", "token", "key", "authorization", "credential", "cookie", "密码", "口令", "密钥", "令牌",
 )  # fmt: skip
 _NAME = re.compile(
-    r"(?:(?P<open>passw(?:or)?ds?|passphrase|pwd|密码|口令)"
-    r"|(?P<rest>secrets?|token|key|authorization|credentials?|(?:set-)?cookie|密钥|令牌))",
+    r"(?:(?P<password>passw(?:or)?ds?|passphrase|pwd|密码|口令)"
+    r"|(?:secrets?|token|key|authorization|credentials?|(?:set-)?cookie|密钥|令牌))",
     re.I,
 )
 _SIGN = re.compile(
-    r"(?P<quote>\\{0,7}[\"'])?[ \t]{0,4}(?:=>|:?={1,2}|[:：]|(?<=[\u4e00-\u9fff])[是为][:：]?)[ \t]{0,4}"
+    r"(?:\\{0,7}[\"'])?[ \t]{0,4}(?:=>|:?={1,2}|[:：]|(?<=[\u4e00-\u9fff])[是为][:：]?)[ \t]{0,4}"
 )
 _BLANK = re.compile(r"[ \t]{1,4}(?=[^\s-])")
 _FLAG = re.compile(r"(?<![\w-])--[\w-]{0,30}\Z")
@@ -77,7 +77,7 @@ def _announced(text: str, name: re.Match[str]) -> Span | None:
         return None
     if word == "authorization":
         start = _behind_scheme(text, start)
-    return _bare(text, start, plain=name["open"] is not None or "=" in sign[0])
+    return _bare(text, start, is_password=name["password"] is not None, assigned="=" in sign[0])
 
 
 # -- values
@@ -133,17 +133,25 @@ def _behind_scheme(text: str, start: int) -> int:
     return scheme.end() if scheme else start
 
 
-def _bare(text: str, start: int, *, plain: bool) -> Span | None:
-    """A value without quotes. `plain`: whatever stands there; else a word of prose is let pass."""
+def _bare(text: str, start: int, *, is_password: bool, assigned: bool) -> Span | None:
+    """A value without quotes. A password may be anything; elsewhere a word of prose or a count is let pass."""
     hidden = text.startswith(HIDDEN, start)
-    structure = text.startswith(("{", "[", "("), start) and not hidden and not plain
+    structure = text.startswith(("{", "[", "("), start) and not (hidden or is_password or assigned)
     if structure or _is_template(text, start) or not (found := _BARE.match(text, start)):
         return None
     word = found[0].rstrip(_CLOSERS)
-    if not plain and ((word.isalpha() and word.islower()) or (word.isdigit() and len(word) < 5)):
+    if not is_password and (_is_count(word) or (not assigned and _is_prose(word))):
         return None
     # The mask's own bracket is no closer
     return _worth(text, start, start + max(len(word), len(HIDDEN) if hidden else 0))
+
+
+def _is_count(word: str) -> bool:
+    return len(word) < 5 and word.isdigit()
+
+
+def _is_prose(word: str) -> bool:
+    return word.isalpha() and word.islower()
 
 
 # -- names of fields

@@ -36,6 +36,26 @@ def failure(code: ErrorCode, message: str, *, suggestion: str | None = None, dat
     return _dump(envelope)
 
 
+def shrink(observation: str, limit: int, language: str) -> str:
+    """A success cut to `limit` characters, as `success` cuts; failures and what is short come back as they are.
+
+    It gets as short as its note and what stands beside `data` allow. A note of an earlier cut stays, before the new one.
+    Raises `ValueError` when `observation` is no JSON.
+    """
+    if len(observation) <= limit:
+        return observation
+    told = json.loads(observation)
+    if not isinstance(told, dict) or told.get("ok") is not True:
+        return observation
+    data, before = told.pop("data", None), told.pop("cut", None)
+    room = limit if before is None else limit - len(_dump(before))
+    shrunk = _cut(data, limit=room, language=language, around=told)
+    if before is not None:
+        told = json.loads(shrunk)
+        shrunk = _dump({**told, "cut": f"{before}; {told['cut']}"})
+    return min(shrunk, observation, key=len)
+
+
 def plain(value: Any) -> Any:
     """`value` as JSON data: models and dataclasses as objects, sets as lists, what is left as text."""
     return json.loads(_dump(value))
