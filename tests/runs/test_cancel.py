@@ -9,6 +9,7 @@ import time
 import pytest
 from runs.shop import Shop
 
+from adjourn.checkpoints.errors import NotResumable
 from adjourn.graph import Limits, starts
 from adjourn.nodes import Happened, ScriptedModel, approve, tool
 from adjourn.nodes.scripted import Fails, call, says
@@ -171,8 +172,9 @@ async def test_a_message_on_a_failed_thread_starts_anew_in_a_legal_history(house
     second = await runner.start("again", thread_id="t")
     assert second.answer == "hello"
     assert [one.type for one in house.models[0].requests[-1]] == ["system", "human", "ai", "tool", "human"]
-    with pytest.raises(Exception, match=second.id):
+    with pytest.raises(NotResumable, match="finished"):
         await runner.resume(run.id)
+    assert (await runner.get(run.id)).stop_reason == "dismissed"
 
 
 async def test_stream_gives_events_as_they_happen_and_who_leaves_does_not_stop_the_run(house):

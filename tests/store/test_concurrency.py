@@ -1,51 +1,18 @@
-"""Many threads, many processes, one file."""
+"""Many threads, many processes, one database."""
 
 import asyncio
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 from langchain_core.messages import HumanMessage
+from store.processes import hold_two_talks, run_all
 from store.stored_graphs import checkpoint, config, put, scalar, values_of
 
 from adjourn.checkpoints.saver import SQLAlchemySaver
 
-WORK = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from langchain_core.messages import HumanMessage
-from adjourn.checkpoints.saver import SQLAlchemySaver
-from store.stored_graphs import config, put
 
-url, name = sys.argv[2:]
-with SQLAlchemySaver(url) as saver:
-    for where in (config(name), config("shared", ns=name)):
-        talk = []
-        for step in range(12):
-            talk = [*talk, HumanMessage(f"{name} {step}", id=f"{name}-{step}")]
-            log = [{"n": n, "text": "x" * 300} for n in range(step)]
-            where = put(saver, where, {"messages": talk, "log": log}, step + 1)
-            written = [HumanMessage(f"{name} write {step}", id=f"{name}-w{step}")]
-            saver.put_writes(where, [("messages", written)], f"task{step}")
-"""
-
-
-def run_processes(url: str) -> None:
-    tests = str(Path(__file__).parents[1])
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", WORK, tests, url, f"p{number}"], stderr=subprocess.PIPE, text=True
-        )
-        for number in range(3)
-    ]
-    errors = [process.communicate(timeout=120)[1] for process in started]
-    assert [process.returncode for process in started] == [0, 0, 0], errors
-
-
-def test_processes_on_their_own_threads_and_on_one_lose_and_mix_nothing(file_url: str) -> None:
-    run_processes(file_url)
-    with SQLAlchemySaver(file_url) as saver:
+def test_processes_on_their_own_threads_and_on_one_lose_and_mix_nothing(shared_url: str) -> None:
+    run_all(hold_two_talks, [(shared_url, f"p{number}") for number in range(3)])
+    with SQLAlchemySaver(shared_url) as saver:
         for number in range(6):
             name = f"p{number % 3}"
             where = config(name) if number < 3 else config("shared", ns=name)
@@ -84,16 +51,16 @@ def test_threads_of_one_process(saver: SQLAlchemySaver) -> None:
     assert scalar(saver, "SELECT count(*) FROM messages") == 6 * 14
 
 
-async def test_a_hundred_threads_at_once_from_one_event_loop(file_saver: SQLAlchemySaver) -> None:
+async def test_a_hundred_threads_at_once_from_one_event_loop(shared_saver: SQLAlchemySaver) -> None:
     async def talk(name: str) -> None:
         where = config(name)
         for version in range(1, 4):
             state = checkpoint({"n": version}, version)
-            where = await file_saver.aput(where, state, {"source": "loop", "step": version}, {"n": version})
-            await file_saver.aput_writes(where, [("n", 1)], "task")
+            where = await shared_saver.aput(where, state, {"source": "loop", "step": version}, {"n": version})
+            await shared_saver.aput_writes(where, [("n", 1)], "task")
 
     await asyncio.gather(*(talk(f"t{number}") for number in range(100)))
-    assert scalar(file_saver, "SELECT count(*) FROM checkpoints") == 300
+    assert scalar(shared_saver, "SELECT count(*) FROM checkpoints") == 300
 
 
 def test_writes_may_arrive_before_their_checkpoint(saver: SQLAlchemySaver) -> None:

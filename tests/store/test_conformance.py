@@ -1,22 +1,16 @@
-"""LangGraph's own conformance suite, base and extended, on both kinds of SQLite."""
+"""LangGraph's own conformance suite, base and extended, on every engine."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-from uuid import uuid4
+from collections.abc import AsyncIterator, Callable
 
-import pytest
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 
 from adjourn.checkpoints.saver import SQLAlchemySaver
 
 
-@pytest.mark.parametrize("kind", ["file", "memory"])
-async def test_the_conformance_suite_passes_whole(kind: str, tmp_path: Path) -> None:
-    @checkpointer_test(name=f"SQLAlchemySaver, {kind}")
+async def test_the_conformance_suite_passes_whole(new_url: Callable[[], str]) -> None:
+    @checkpointer_test(name="SQLAlchemySaver")
     async def savers() -> AsyncIterator[SQLAlchemySaver]:
-        with SQLAlchemySaver(
-            f"sqlite:///{tmp_path}/{uuid4()}.db" if kind == "file" else "sqlite://"
-        ) as saver:
+        with SQLAlchemySaver(new_url()) as saver:
             yield saver
 
     report = await validate(savers)

@@ -96,14 +96,16 @@ async def test_async_methods_store_what_sync_methods_store(saver: SQLAlchemySave
     assert newest == anewest
 
 
-def test_each_message_is_stored_once(file_saver: SQLAlchemySaver) -> None:
-    graph = chat().compile(checkpointer=file_saver)
+def test_each_message_is_stored_once(shared_saver: SQLAlchemySaver) -> None:
+    graph = chat().compile(checkpointer=shared_saver)
     graph.invoke({"messages": [HumanMessage("go", id="h")]}, config())
-    stored = scalar(file_saver, "SELECT count(*) FROM messages")
-    assert stored == scalar(file_saver, "SELECT count(DISTINCT hash) FROM messages")
+    stored = scalar(shared_saver, "SELECT count(*) FROM messages")
+    assert stored == scalar(shared_saver, "SELECT count(DISTINCT hash) FROM messages")
     # go, changed, five assistant turns but one, five results, four notes
     assert stored == 2 + 4 + 5 + 4
-    with SQLAlchemySaver(str(file_saver.database.url)) as other:  # another process goes on
+    with SQLAlchemySaver(
+        shared_saver.database.url.render_as_string(hide_password=False)
+    ) as other:  # another process goes on
         second = chat().compile(checkpointer=other)
         second.invoke({"messages": [HumanMessage("more", id="h3")], "turn": 4}, config())
         assert scalar(other, "SELECT count(*) FROM messages") == scalar(
@@ -111,9 +113,9 @@ def test_each_message_is_stored_once(file_saver: SQLAlchemySaver) -> None:
         )
 
 
-def test_ranges_stay_whole_over_many_processes(file_url: str) -> None:
+def test_ranges_stay_whole_over_many_processes(shared_url: str) -> None:
     for number in range(12):
-        with SQLAlchemySaver(file_url) as saver:
+        with SQLAlchemySaver(shared_url) as saver:
             chat().compile(checkpointer=saver).invoke(
                 {"messages": [HumanMessage("go", id=f"h{number}")], "turn": 4}, config()
             )
@@ -164,7 +166,7 @@ def test_removing_everything_and_starting_again(saver: SQLAlchemySaver) -> None:
 
 
 @pytest.mark.parametrize("answer", ["yes", {"approved": True}])
-def test_interrupts_in_subgraphs_survive_a_new_process(file_url: str, answer: Any) -> None:
+def test_interrupts_in_subgraphs_survive_a_new_process(shared_url: str, answer: Any) -> None:
     class Inner(TypedDict, total=False):
         messages: Annotated[list[AnyMessage], add_messages]
 
@@ -181,9 +183,9 @@ def test_interrupts_in_subgraphs_survive_a_new_process(file_url: str, answer: An
         outer.add_edge(START, "inner")
         return outer.compile(checkpointer=saver)
 
-    with SQLAlchemySaver(file_url) as saver:
+    with SQLAlchemySaver(shared_url) as saver:
         build(saver).invoke({"messages": [HumanMessage("go", id="h")]}, config())
-    with SQLAlchemySaver(file_url) as saver:
+    with SQLAlchemySaver(shared_url) as saver:
         graph = build(saver)
         waiting = graph.get_state(config(), subgraphs=True)
         assert waiting.interrupts[0].value == {"question": "go on?"}

@@ -88,20 +88,20 @@ def test_the_outbox_writes_behind_the_checkpoint_and_hears_of_the_commit(saver: 
     assert outbox.threads == [threading.get_ident()]
 
 
-async def test_aput_tells_the_outbox_on_the_event_loops_thread(file_saver: SQLAlchemySaver) -> None:
-    outbox = Outbox(file_saver)
+async def test_aput_tells_the_outbox_on_the_event_loops_thread(shared_saver: SQLAlchemySaver) -> None:
+    outbox = Outbox(shared_saver)
     state = checkpoint({"a": 1})
-    await file_saver.aput(config(__adjourn_outbox=outbox), state, {"source": "loop"}, {"a": 1})
+    await shared_saver.aput(config(__adjourn_outbox=outbox), state, {"source": "loop"}, {"a": 1})
     assert outbox.seen == ["write behind 1", "committed 1"]
     assert outbox.threads == [threading.get_ident()]
 
 
 async def test_a_cancelled_aput_still_tells_the_outbox_what_was_committed(
-    file_saver: SQLAlchemySaver,
+    shared_saver: SQLAlchemySaver,
 ) -> None:
-    outbox = Outbox(file_saver)
+    outbox = Outbox(shared_saver)
     task = asyncio.ensure_future(
-        file_saver.aput(config(__adjourn_outbox=outbox), checkpoint({"a": 1}), {"source": "loop"}, {"a": 1})
+        shared_saver.aput(config(__adjourn_outbox=outbox), checkpoint({"a": 1}), {"source": "loop"}, {"a": 1})
     )
     await asyncio.sleep(0)
     task.cancel()
@@ -134,35 +134,35 @@ def test_hooks_reach_the_saver_through_a_graph_and_stay_out_of_the_metadata(save
     assert all(set(one) <= {"source", "step", "parents", "user"} for one in metadata)
 
 
-async def test_f23_held_writes_are_stored_with_the_put_or_not_at_all(file_saver: SQLAlchemySaver) -> None:
-    outbox = Outbox(file_saver)
+async def test_f23_held_writes_are_stored_with_the_put_or_not_at_all(shared_saver: SQLAlchemySaver) -> None:
+    outbox = Outbox(shared_saver)
     outbox.holds = True
-    first = await file_saver.aput(config(), checkpoint({"a": 1}), {"source": "loop"}, {"a": 1})
+    first = await shared_saver.aput(config(), checkpoint({"a": 1}), {"source": "loop"}, {"a": 1})
     riding = {"configurable": {**first["configurable"], "__adjourn_outbox": outbox}}
-    await file_saver.aput_writes(riding, [("a", 2)], "task-1")
-    assert scalar(file_saver, "SELECT count(*) FROM checkpoint_writes") == 0
+    await shared_saver.aput_writes(riding, [("a", 2)], "task-1")
+    assert scalar(shared_saver, "SELECT count(*) FROM checkpoint_writes") == 0
     outbox.error = RuntimeError("no")
     with pytest.raises(RuntimeError):
-        await file_saver.aput(riding, checkpoint({"a": 2}), {"source": "loop"}, {"a": 2})
-    assert scalar(file_saver, "SELECT count(*) FROM checkpoint_writes") == 0
+        await shared_saver.aput(riding, checkpoint({"a": 2}), {"source": "loop"}, {"a": 2})
+    assert scalar(shared_saver, "SELECT count(*) FROM checkpoint_writes") == 0
     outbox.error = None
-    await file_saver.aput(riding, checkpoint({"a": 2}), {"source": "loop"}, {"a": 2})
-    assert scalar(file_saver, "SELECT count(*) FROM checkpoint_writes") == 1
-    before = await file_saver.aget_tuple(first)
+    await shared_saver.aput(riding, checkpoint({"a": 2}), {"source": "loop"}, {"a": 2})
+    assert scalar(shared_saver, "SELECT count(*) FROM checkpoint_writes") == 1
+    before = await shared_saver.aget_tuple(first)
     assert before is not None
     assert before.pending_writes == [("task-1", "a", 2)]
 
 
 async def test_f23_writes_that_no_put_came_for_can_be_stored_by_themselves(
-    file_saver: SQLAlchemySaver,
+    shared_saver: SQLAlchemySaver,
 ) -> None:
-    outbox = Outbox(file_saver)
+    outbox = Outbox(shared_saver)
     outbox.holds = True
-    first = await file_saver.aput(config(), checkpoint({"a": 1}), {"source": "loop"}, {"a": 1})
+    first = await shared_saver.aput(config(), checkpoint({"a": 1}), {"source": "loop"}, {"a": 1})
     riding = {"configurable": {**first["configurable"], "__adjourn_outbox": outbox}}
-    await file_saver.aput_writes(riding, [("a", 2)], "task-1")
-    await file_saver.astore_held(first, outbox.kept)
-    await file_saver.astore_held(first, [])
-    found = await file_saver.aget_tuple(first)
+    await shared_saver.aput_writes(riding, [("a", 2)], "task-1")
+    await shared_saver.astore_held(first, outbox.kept)
+    await shared_saver.astore_held(first, [])
+    found = await shared_saver.aget_tuple(first)
     assert found is not None
     assert found.pending_writes == [("task-1", "a", 2)]

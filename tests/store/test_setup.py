@@ -2,41 +2,27 @@
 
 import re
 import sqlite3
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from store.processes import put_once, run_all
+from store.stored_graphs import scalar
 
 from adjourn.checkpoints.database import Database, format_time, now
 from adjourn.checkpoints.errors import SchemaVersionError, StoreError
+from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.checkpoints.schema import metadata
 from adjourn.checkpoints.setup import VERSION
 from adjourn.checkpoints.views import view_names
 
-OPEN = """
-import sys
-from adjourn.checkpoints.saver import SQLAlchemySaver
-with SQLAlchemySaver(sys.argv[1]) as saver:
-    state = {"v": 4, "id": sys.argv[2], "ts": "", "channel_values": {"a": sys.argv[2]}, "channel_versions": {"a": 1}, "versions_seen": {}}
-    saver.put({"configurable": {"thread_id": "t", "checkpoint_ns": ""}}, state, {}, {"a": 1})
-"""
 
-
-def test_four_processes_that_open_a_new_file_at_once(file_url: str) -> None:
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", OPEN, file_url, str(number)], stderr=subprocess.PIPE, text=True
-        )
-        for number in range(4)
-    ]
-    errors = [process.communicate(timeout=60)[1] for process in started]
-    assert [process.returncode for process in started] == [0, 0, 0, 0], errors
-    with sqlite3.connect(file_url.removeprefix("sqlite:///")) as connection:
-        assert connection.execute("SELECT count(*) FROM checkpoints").fetchone() == (4,)
-        assert connection.execute("SELECT version FROM schema_version").fetchall() == [(VERSION,)]
-    connection.close()
+def test_four_processes_that_open_a_new_database_at_once(bare_url: str) -> None:
+    run_all(put_once, [(bare_url, str(number)) for number in range(4)])
+    with SQLAlchemySaver(bare_url) as saver:
+        assert scalar(saver, "SELECT count(*) FROM checkpoints") == 4
+        assert scalar(saver, "SELECT sum(version) FROM schema_version") == VERSION
 
 
 def test_the_database_has_every_table_and_view(database: Database) -> None:

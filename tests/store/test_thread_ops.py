@@ -53,15 +53,17 @@ def test_pruning_keeps_the_newest_whole_and_drops_what_nothing_refers_to(saver: 
     assert values_of(saver, config())["messages"] == [HumanMessage("0", id="1")]
 
 
-def test_another_process_notices_that_rows_were_taken_away(file_saver: SQLAlchemySaver) -> None:
-    last = fill(file_saver)
-    with SQLAlchemySaver(str(file_saver.database.url)) as other:
+def test_another_process_notices_that_rows_were_taken_away(shared_saver: SQLAlchemySaver) -> None:
+    last = fill(shared_saver)
+    with SQLAlchemySaver(shared_saver.database.url.render_as_string(hide_password=False)) as other:
         other.prune(["t"])
-        put(file_saver, last, {"messages": [HumanMessage("0", id="1")]}, 9)  # it remembers a row that is gone
-        file_saver.put_writes(last, [("messages", [HumanMessage("w1", id="w1")])], "late")
-        assert values_of(file_saver, config())["messages"] == [HumanMessage("0", id="1")]
+        put(
+            shared_saver, last, {"messages": [HumanMessage("0", id="1")]}, 9
+        )  # it remembers a row that is gone
+        shared_saver.put_writes(last, [("messages", [HumanMessage("w1", id="w1")])], "late")
+        assert values_of(shared_saver, config())["messages"] == [HumanMessage("0", id="1")]
         other.delete_thread("t")
-        put(file_saver, config(), {"messages": [HumanMessage("0", id="1")]}, 10)
+        put(shared_saver, config(), {"messages": [HumanMessage("0", id="1")]}, 10)
         assert values_of(other, config())["messages"] == [HumanMessage("0", id="1")]
 
 

@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 BUSY_TIMEOUT_MS = 30_000  # SQLite: how long a writer waits for another process's transaction
 WORKERS = 8  # threads that serve async callers: SQLite writes one at a time, so more would only queue
+ATTEMPTS = 5  # at a transaction that the database gives up for another one
 CACHED_STATEMENTS = 256  # SQLite: prepared statements a connection keeps; the driver's 128 are too few
 
 # Databases whose driver is an extra: the package that is missing, and the extra that brings it.
@@ -35,6 +36,9 @@ _EXTRAS = {
     "mariadb": ("pymysql", "mysql"),
 }
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
+
+# Two transactions that waited for each other's rows: PostgreSQL's SQLSTATE, MySQL's number.
+_GIVEN_UP = frozenset({"40P01", "40001", 1213})
 
 
 def now() -> str:
@@ -51,9 +55,13 @@ class Database:
     """One database: a SQLite file, `sqlite://` (in memory), PostgreSQL or MariaDB, by SQLAlchemy URL.
 
     `read` and `write` run a function in one transaction and return what it returns; `aread` and `awrite`
-    do so on a worker thread. The function may be run again only by the caller: nothing is retried here.
-    An exception rolls the transaction back and passes through. A function must not open a transaction of
-    its own: on SQLite, a write inside a write would wait for itself.
+    do so on a worker thread. An exception rolls the transaction back and passes through. A function that
+    writes is run again when the database gave its transaction up for another one (a deadlock), so it has no
+    effect but on the connection. A function must not open a transaction of its own: on SQLite, a write
+    inside a write would wait for itself.
+
+    A reader sees one moment of the database. A writer sees, on a server, what was committed before each
+    statement (READ COMMITTED); where that matters it holds a row first.
 
     `synchronous` is SQLite's durability of an ordinary commit: `NORMAL` survives a killed process and may
     lose the last commits when the machine loses power; `write(..., synced=True)` always waits for the disk.
@@ -83,7 +91,7 @@ class Database:
     def _engine(self) -> Engine:
         try:
             if not self.is_sqlite:
-                return sa.create_engine(self.url, pool_size=WORKERS, max_overflow=WORKERS, pool_pre_ping=True)
+                return _server_engine(self.url)
             options: dict[str, Any] = {"poolclass": StaticPool} if self.in_memory else {"pool_size": WORKERS}
             arguments = {"timeout": BUSY_TIMEOUT_MS / 1000, "cached_statements": CACHED_STATEMENTS}
             engine = sa.create_engine(
@@ -111,15 +119,27 @@ class Database:
         if self.in_memory:  # one connection for all: readers queue as well
             return self.write(work)
         with self.engine.begin() as connection:
+            if not self.is_sqlite:  # a SQLite transaction is a snapshot anyhow
+                connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             return work(connection)
 
     def write(self, work: Callable[[Connection], T], *, synced: bool = False) -> T:
         """Run `work` in one writing transaction. `synced`: return only when it is on the disk."""
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return self.write_once(work, synced=synced)
+            except DBAPIError as error:
+                if not was_given_up(error):
+                    raise
+        return self.write_once(work, synced=synced)
+
+    def write_once(self, work: Callable[[Connection], T], *, synced: bool = False) -> T:
+        """`write`, for a caller that has to do something before `work` runs again (see `was_given_up`)."""
         self.setup()
         return self.write_unprepared(work, synced=synced)
 
     def write_unprepared(self, work: Callable[[Connection], T], *, synced: bool = False) -> T:
-        """`write`, for the setup itself: nothing is created before."""
+        """`write_once`, for the setup itself: nothing is created before."""
         if self._writer is None:
             with self.engine.begin() as connection:
                 return work(connection)
@@ -193,6 +213,25 @@ class Database:
         if self._writing is not None:
             self._writing.close()
         self.engine.dispose()
+
+
+def was_given_up(error: BaseException) -> bool:
+    """Whether the database rolled a transaction back so that another one could go on: it may be tried again."""
+    if not isinstance(error, DBAPIError):
+        return False
+    cause: Any = error.orig
+    return bool({getattr(cause, "sqlstate", None), *cause.args[:1]} & _GIVEN_UP)
+
+
+def _server_engine(url: sa.URL) -> Engine:
+    # MySQL's default, REPEATABLE READ, would show a writer that waited for a row what was there before it waited
+    return sa.create_engine(
+        url,
+        pool_size=WORKERS,
+        max_overflow=WORKERS,
+        pool_pre_ping=True,
+        isolation_level="READ COMMITTED",
+    )
 
 
 def _in_transaction(connection: Connection, work: Callable[[Connection], T]) -> T:

@@ -5,6 +5,7 @@ one per run over the stored events; `TextDelta` alone is not stored and has no n
 fact, so that a step that runs again after a crash stores nothing twice (C-65).
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Self
@@ -139,7 +140,8 @@ class LoopInterrupt(Event):
 
     @property
     def key(self) -> str:
-        return f"{self.word}:{self.step}:{','.join(str(one['id']) for one in self.interrupts)}"
+        ids = ",".join(str(one["id"]) for one in self.interrupts)
+        return f"{self.word}:{self.step}:{hashlib.sha256(ids.encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

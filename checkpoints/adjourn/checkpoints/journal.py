@@ -8,14 +8,28 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import ClauseElement, Connection, Table, Update, bindparam, func, insert, select, update
+from sqlalchemy import (
+    ClauseElement,
+    Connection,
+    Table,
+    Update,
+    bindparam,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+    update,
+)
 
 from adjourn.checkpoints.compiled import Statement
 from adjourn.checkpoints.database import now
-from adjourn.checkpoints.errors import AlreadyAnswered, LeaseLost, RunNotFound
+from adjourn.checkpoints.errors import AlreadyAnswered, IllegalMove, LeaseLost, RunNotFound
 from adjourn.checkpoints.events import Event, event_from_row
 from adjourn.checkpoints.lifecycle import (
+    CALL_MOVES,
     INTERRUPT_MOVES,
+    LIVE,
     RUN_MOVES,
     CallState,
     Effect,
@@ -25,9 +39,19 @@ from adjourn.checkpoints.lifecycle import (
     StopReason,
     sources,
 )
-from adjourn.checkpoints.records import CallRow, Interrupt, RunRow, StepRow, from_json, to_json, to_text
+from adjourn.checkpoints.records import (
+    CallRow,
+    Interrupt,
+    RunRow,
+    StepRow,
+    from_json,
+    shortened,
+    to_json,
+    to_text,
+)
 from adjourn.checkpoints.run_schema import audit, calls, events, interrupts, runs, steps
 
+KEY_LENGTH = 255  # of the columns that hold ids: MySQL cannot index longer ones
 _JSON = frozenset({"input", "error", "arguments", "payload", "response_schema", "answer", "shown"})
 
 
@@ -84,6 +108,8 @@ def insert_calls(connection: Connection, rows: Sequence[CallRow]) -> None:
 
 def insert_interrupts(connection: Connection, rows: Sequence[Interrupt]) -> None:
     """Store questions. Their ids derive from the call, so one that is already there is left alone."""
+    if not rows:
+        return
     known = _known(connection, [row.id for row in rows])
     fresh = [_encoded(row, interrupts) for row in rows if row.id not in known]
     _insert_interrupt.change_many(connection, fresh)
@@ -96,23 +122,38 @@ def _known(connection: Connection, ids: list[str]) -> set[str]:
 _UPDATES: dict[tuple[str, ...], Statement] = {}
 
 
-def update_call(connection: Connection, run_id: str, step: int, call_id: str, **values: Any) -> None:
-    """Change columns of one call."""
-    names = tuple(sorted(values))
-    statement = _UPDATES.get(names)
+def update_call(
+    connection: Connection, run_id: str, step: int, call_id: str, *, outcome: CallState, **values: Any
+) -> None:
+    """Move one call and change columns of it.
+
+    Raises `IllegalMove` when the call is not there, or stands where no move leads to `outcome`.
+    """
+    names = ("outcome", *sorted(values))
+    key = (outcome.value, *names)
+    statement = _UPDATES.get(key)
     if statement is None:
-        statement = _UPDATES[names] = Statement(lambda _: _update_call(names))
-    given = {f"v_{name}": to_json(values[name]) if name in _JSON else values[name] for name in names}
-    statement.change(connection, {"run_id_": run_id, "step_": step, "call_id_": call_id, **given})
+        statement = _UPDATES[key] = Statement(lambda _: _update_call(names, outcome))
+    given = {f"v_{name}": to_json(values[name]) if name in _JSON else values[name] for name in values}
+    given |= {"v_outcome": outcome.value, "run_id_": run_id, "step_": step, "call_id_": call_id}
+    if statement.change(connection, given) != 1:
+        held = connection.execute(
+            select(calls.c.outcome).where(
+                calls.c.run_id == run_id, calls.c.step == step, calls.c.call_id == call_id
+            )
+        ).scalar_one_or_none()
+        raise IllegalMove(f"call {call_id} of step {step} of run {run_id}", held or "(no row)", outcome.value)
 
 
-def _update_call(names: tuple[str, ...]) -> ClauseElement:
+def _update_call(names: tuple[str, ...], outcome: CallState) -> ClauseElement:
+    before = [one.value for one in sources(CALL_MOVES, outcome)]
     return (
         update(calls)
         .where(
             calls.c.run_id == bindparam("run_id_"),
             calls.c.step == bindparam("step_"),
             calls.c.call_id == bindparam("call_id_"),
+            or_(*(calls.c.outcome == literal_column(f"'{word}'") for word in before)),
         )
         .values({name: bindparam(f"v_{name}") for name in names})
     )
@@ -157,17 +198,20 @@ def append_events(
 
 
 def doubtful_digests(connection: Connection, thread_id: str) -> set[str]:
-    """The digests of the writes on a thread whose outcome is unknown."""
+    """The digests of the writes on a thread whose outcome is unknown, and that did not succeed since."""
     lost = (
-        select(calls.c.digest)
+        select(calls.c.digest, calls.c.outcome)
         .join(runs, runs.c.id == calls.c.run_id)
         .where(
             runs.c.thread_id == thread_id,
-            calls.c.outcome == CallState.UNKNOWN.value,
+            calls.c.outcome.in_([CallState.UNKNOWN.value, CallState.OK.value]),
             calls.c.effect == Effect.WRITE.value,
+            calls.c.digest.is_not(None),
         )
+        .order_by(calls.c.ended_at)
     )
-    return {digest for digest in connection.execute(lost).scalars() if digest}
+    outcomes = {row.digest: row.outcome for row in connection.execute(lost)}  # the last one counts
+    return {digest for digest, outcome in outcomes.items() if outcome == CallState.UNKNOWN}
 
 
 def told_keys(connection: Connection, run_id: str) -> set[str]:
@@ -182,7 +226,7 @@ def _event_values(run_id: str, fact: Event, at: str) -> dict[str, Any]:
         "type": fact.word,
         "step": fact.step,
         "path": fact.path,
-        "key": fact.key,
+        "key": fact.key if len(fact.key) <= KEY_LENGTH else shortened(fact.key, KEY_LENGTH),
         "data": to_json(fact.own()),
         "at": at,
     }
@@ -398,9 +442,13 @@ def list_runs(
     return [RunRow.of(row) for row in connection.execute(statement).mappings()]
 
 
-def newest_run(connection: Connection, thread_id: str) -> RunRow | None:
-    """The run that was started last on a thread."""
-    return next(iter(list_runs(connection, thread_id=thread_id, limit=1)), None)
+def open_run(connection: Connection, thread_id: str) -> RunRow | None:
+    """The run of a thread that works, waits, or has failed and can be resumed; there is at most one.
+
+    By status and not by time: the clocks of two hosts may differ.
+    """
+    found = list_runs(connection, statuses=(*LIVE, RunStatus.FAILED), thread_id=thread_id, limit=1)
+    return next(iter(found), None)
 
 
 def count_runs(connection: Connection) -> dict[str, int]:

@@ -7,6 +7,7 @@ carries the number, in the same transaction as what it writes, and is refused wh
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, bindparam, or_, select, update
+from sqlalchemy.exc import IntegrityError
 
 from adjourn.checkpoints.compiled import Statement
 from adjourn.checkpoints.database import format_time, now
@@ -75,7 +76,11 @@ def claim(connection: Connection, run_id: str, event: RunEvent, *, owner: str, l
         "until": lease_end(lease_s),
         "at": now(),
     }
-    claimed = connection.execute(statement, values).rowcount
+    try:
+        with connection.begin_nested():
+            claimed = connection.execute(statement, values).rowcount
+    except IntegrityError as error:  # its thread has another live run by now
+        raise RunBusy(run_id) from error
     row = connection.execute(_who, {"run_id": run_id}).one_or_none()
     if row is None:
         raise RunNotFound(run_id)

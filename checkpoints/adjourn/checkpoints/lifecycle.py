@@ -139,7 +139,7 @@ RUN_MOVES: Mapping[RunStatus, Mapping[RunEvent, RunStatus]] = {
         _RE.DISMISS: _RS.FINISHED,
         _RE.CANCEL: _RS.CANCELLED,
     },
-    _RS.FAILED: {_RE.RETRY: _RS.RUNNING, _RE.CANCEL: _RS.CANCELLED},
+    _RS.FAILED: {_RE.RETRY: _RS.RUNNING, _RE.DISMISS: _RS.FINISHED, _RE.CANCEL: _RS.CANCELLED},
     _RS.FINISHED: {},
     _RS.CANCELLED: {},
 }
@@ -147,16 +147,17 @@ RUN_MOVES: Mapping[RunStatus, Mapping[RunEvent, RunStatus]] = {
 LIVE: frozenset[RunStatus] = frozenset({RunStatus.RUNNING, RunStatus.INTERRUPTED})
 
 _CS = CallState
-_ENDED_UNRUN = (_CS.INVALID, _CS.DENIED, _CS.DECLINED, _CS.CANCELLED, _CS.SKIPPED, _CS.REPEATED)
-_ENDED_RUN = (_CS.OK, _CS.FAILED, _CS.CANCELLED, _CS.UNKNOWN)
-_ENDED_WAIT = (_CS.INVALID, _CS.DENIED, _CS.DECLINED, _CS.DISMISSED, _CS.EXPIRED, _CS.CANCELLED, _CS.SKIPPED)
+_UNRUN = (_CS.INVALID, _CS.DENIED, _CS.DECLINED, _CS.CANCELLED, _CS.SKIPPED, _CS.REPEATED)
+_RAN = (_CS.OK, _CS.FAILED, _CS.UNKNOWN)
+_PASSED_OVER = (_CS.DISMISSED, _CS.EXPIRED)
 
-# A call's event is the state it leads to: `started` on a started call is its next attempt, `planned` on
-# a waiting one is a person's yes, `waiting` on a started one is a tool that returned a question.
+# A call's event is the state it leads to: `started` on a started call is its next attempt, `waiting` on a
+# waiting one its next question, `planned` a person's yes. Reads have no `started` of their own: what a crash
+# leaves of them is read again. What a person was asked about may have happened before (`outcome_unknown`).
 CALL_MOVES: Mapping[CallState, Mapping[CallState, CallState]] = {
-    _CS.PLANNED: {to: to for to in (_CS.STARTED, _CS.WAITING, *_ENDED_UNRUN)},
-    _CS.STARTED: {to: to for to in (_CS.STARTED, _CS.WAITING, *_ENDED_RUN)},
-    _CS.WAITING: {to: to for to in (_CS.PLANNED, _CS.STARTED, *_ENDED_WAIT)},
+    _CS.PLANNED: {to: to for to in (_CS.STARTED, _CS.WAITING, *_RAN, *_UNRUN)},
+    _CS.STARTED: {to: to for to in (_CS.STARTED, _CS.WAITING, *_RAN, *_UNRUN)},
+    _CS.WAITING: {to: to for to in (_CS.PLANNED, _CS.STARTED, _CS.WAITING, *_RAN, *_UNRUN, *_PASSED_OVER)},
     **{state: {} for state in CallState if state not in (_CS.PLANNED, _CS.STARTED, _CS.WAITING)},
 }
 

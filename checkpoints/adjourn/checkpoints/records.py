@@ -1,5 +1,6 @@
 """Rows of the run tables as values. JSON columns are decoded here, and only here."""
 
+import hashlib
 import json
 from dataclasses import dataclass, fields
 from typing import Any, Self
@@ -25,6 +26,14 @@ def to_json(value: Any) -> str | None:
 def to_text(value: str | None) -> str | None:
     """Text as a column takes it: half surrogate pairs and NUL, which some databases refuse, are replaced."""
     return None if value is None else value.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+
+
+def shortened(value: str, length: int) -> str:
+    """`value`, cut to `length` characters where it is longer, its end replaced by a hash of all of it."""
+    if len(value) <= length:
+        return value
+    digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return f"{value[: length - 33]}#{digest}"
 
 
 def from_json(text: str | None, table: str, key: str) -> Any:

@@ -22,12 +22,12 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import IntegrityError
 
 from adjourn.checkpoints import statements, thread_ops
 from adjourn.checkpoints.checkpoint_lists import Page, read_page
 from adjourn.checkpoints.codec import Codec
-from adjourn.checkpoints.database import Database
+from adjourn.checkpoints.database import Database, was_given_up
 from adjourn.checkpoints.delta_history import read_delta_history
 from adjourn.checkpoints.put_rows import CheckpointPut, Where, WritesPut, named_in
 from adjourn.checkpoints.reading import CheckpointRow, ThreadReader
@@ -38,9 +38,6 @@ FENCE = "__adjourn_fence"  # keys of `configurable`: the double underscore keeps
 OUTBOX = "__adjourn_outbox"
 ATTEMPTS = 5  # at one transaction, when another process wrote to the thread at the same moment
 PAGE = 50  # checkpoints that `list` reads at a time
-
-# Two processes that wait for each other's rows: PostgreSQL's SQLSTATE, MySQL's number.
-_DEADLOCKS = frozenset({"40P01", "40001", 1213})
 
 
 class Fence(Protocol):
@@ -265,7 +262,7 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
             memory = self._memories.of(where.thread_id)
             with memory.lock:
                 try:
-                    return self.database.write(partial(fenced, memory=memory))
+                    return self.database.write_once(partial(fenced, memory=memory))
                 except BaseException as error:
                     memory.forget()
                     if attempt == ATTEMPTS or not _is_passing(error):
@@ -388,11 +385,7 @@ def _is_held(config: RunnableConfig, writes: Held) -> bool:
 
 def _is_passing(error: BaseException) -> bool:
     """Whether another process was in the way, so that a second attempt may succeed."""
-    if isinstance(error, IntegrityError | StaleMemory):
-        return True
-    cause = error.orig if isinstance(error, DBAPIError) else None
-    codes = {getattr(cause, "sqlstate", None), *getattr(cause, "args", ())[:1]}
-    return bool(codes & _DEADLOCKS)
+    return isinstance(error, IntegrityError | StaleMemory) or was_given_up(error)
 
 
 def _first_page(

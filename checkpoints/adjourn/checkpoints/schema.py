@@ -49,7 +49,8 @@ def _exact(length: int) -> TypeEngine[str]:
 ID = _exact(255)
 WORD = _exact(32)
 TIME = String(27)  # 2026-11-29T22:33:01.123456Z
-LONG = Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")  # MySQL's TEXT ends at 64 KB
+# MySQL's TEXT ends at 64 KB, and its character set is the database's unless it is named
+LONG = Text().with_variant(mysql.LONGTEXT(charset="utf8mb4"), "mysql", "mariadb")
 # Nested subgraphs add about 50 characters a level; 700 are the most that MySQL can index in utf8mb4.
 NS = _exact(700)
 PATH = (

@@ -31,7 +31,8 @@ class CancelWatch:
         try:
             yield
         finally:
-            del runs[run_id]
+            if runs.get(run_id) is cancel:  # another owner of the run may have come after a lost lease
+                del runs[run_id]
             if not runs and self._watched.get(loop) is runs:
                 del self._watched[loop]
             if reader is not None and not runs:

@@ -66,18 +66,30 @@ class Drive:
 
         Raises `LeaseLost` when another owner took the run over: then nothing more was written.
         """
-        run = self._run
-        before = await self._database.aread(lambda connection: Before.read(connection, run))
-        written = RunLog(self._database, run, before, self._listener)
         renewing = asyncio.create_task(self._renew())
         try:
+            await self._pass()
+        except asyncio.CancelledError:
+            # Not by our own signal: the event loop is being taken down, and with it every task of the graph
+            # (`asyncio.run` does so after Ctrl-C). One more pass, with the signal set, settles what is open.
+            self._cancel.set()
+            _stay_alive()
+            await self._pass()
+            raise
+        finally:
+            renewing.cancel()
+
+    async def _pass(self) -> None:
+        """Let the graph go on once, and write down how it ended."""
+        run = self._run
+        written = RunLog(self._database, run, Before(), self._listener)
+        try:
+            written.learn(await self._database.aread(lambda connection: Before.read(connection, run)))
             await self._conclude(written, await self._invoke(written))
         except LeaseLost:
             raise
         except Exception as error:
             await self._fail(written, error)
-        finally:
-            renewing.cancel()
 
     def _active_ms(self) -> int:
         return self._run.active_ms + round((time.monotonic() - self._began) * 1000)
@@ -178,13 +190,20 @@ class Drive:
         told = RunFailed(
             run_id=run.id,
             path=run.path,
-            step=run.steps,
+            step=written.step,
             error=kind,
             message=message,
             failure=run.failures + 1,
         )
         kept = {"class": kind, "message": message, "at": now()}
         await written.leave(RunEvent.FAIL, [told], active_ms=self._active_ms(), error=kept)
+
+
+def _stay_alive() -> None:
+    """Take back the cancellation of the running task; it is raised again when the run has written its end."""
+    task = asyncio.current_task()
+    while task is not None and task.cancelling():
+        task.uncancel()
 
 
 def _is_ours(pending: Pending) -> bool:

@@ -5,19 +5,20 @@ superstep's checkpoint, together with its events. What must be durable earlier h
 Both check the fence first. Events are handed to the listener after their commit, in the order of their numbers.
 """
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection
 
 from adjourn.checkpoints import journal, leases
 from adjourn.checkpoints.database import Database, now
-from adjourn.checkpoints.events import Event, ToolResult
+from adjourn.checkpoints.events import Event, TextDiscarded, ToolResult
 from adjourn.checkpoints.lifecycle import CallState, ErrorCode, InterruptState, RunEvent, StopReason
-from adjourn.checkpoints.records import CallRow, Interrupt, RunRow, StepRow
+from adjourn.checkpoints.records import CallRow, Interrupt, RunRow, StepRow, shortened, to_text
 from adjourn.checkpoints.saver import Held
 from adjourn.nodes.calls import Call, Question, is_final
 from adjourn.nodes.outcome import Outcome
@@ -34,16 +35,18 @@ class Before:
     `doubtful` holds the digests of the writes on its thread whose outcome is unknown.
     """
 
-    calls: Mapping[tuple[int, str], CallRow]
-    told: Set[str]
+    calls: Mapping[tuple[int, str], CallRow] = field(default_factory=dict)
+    told: Set[str] = frozenset()
     doubtful: Set[str] = frozenset()
+    last_event: int = 0
 
     @classmethod
     def read(cls, connection: Connection, run: RunRow) -> "Before":
         """As it is stored now; only the owner of the run changes it after that."""
         calls = {(one.step, one.call_id): one for one in journal.read_calls(connection, run.id)}
         told = journal.told_keys(connection, run.id)
-        return cls(calls, told, journal.doubtful_digests(connection, run.thread_id))
+        last = journal.read_run(connection, run.id).last_event
+        return cls(calls, told, journal.doubtful_digests(connection, run.thread_id), last)
 
 
 class RunLog:
@@ -53,16 +56,23 @@ class RunLog:
         self.run = run
         self.fence = run.fence
         self._database = database
-        self._before = before
         self._listener = listener
-        self._doubtful = set(before.doubtful)
         self._rows: list[Write] = []  # ride on the next checkpoint
         self._events: list[Event] = []  # told with them
         self._held: list[Held] = []  # what tasks wrote, stored with the next checkpoint
+        self._storing: set[asyncio.Future[list[Event]]] = set()  # transactions that must end, come what may
+        self.step = run.steps
         self._taken = 0  # how many of them are in the transaction that is under way
         self._stored: list[Event] = []  # written with that checkpoint, not committed yet
         self._early: dict[int, Event] = {}  # committed, waiting for a lower number that is on its way
-        self._next = run.last_event + 1
+        self._next = 1
+        self.learn(before)
+
+    def learn(self, before: Before) -> None:
+        """Take note of what was written down before."""
+        self._before = before
+        self._doubtful = set(before.doubtful)
+        self._next = before.last_event + 1
 
     # -- the saver's fence and outbox
 
@@ -108,7 +118,7 @@ class RunLog:
     # -- the nodes' ledger
 
     def stored(self, step: int, call_id: str) -> StoredCall | None:
-        row = self._before.calls.get((step, call_id))
+        row = self._before.calls.get((step, shortened(call_id, journal.KEY_LENGTH)))
         return None if row is None else StoredCall(row.outcome, row.result, row.error_code, row.attempts)
 
     def is_doubtful(self, call: Call) -> bool:
@@ -116,6 +126,7 @@ class RunLog:
 
     def plan_step(self, facts: StepFacts, calls: Sequence[Call], events: Sequence[Event]) -> None:
         at = now()
+        self.step = facts.step
         step_row = StepRow(
             run_id=self.run.id,
             step=facts.step,
@@ -151,7 +162,7 @@ class RunLog:
                     self.run.id,
                     step,
                     row.call_id,
-                    outcome=CallState.WAITING.value,
+                    outcome=CallState.WAITING,
                     arguments=row.arguments,
                 )
 
@@ -159,19 +170,22 @@ class RunLog:
 
     async def start(self, step: int, call: Call, *, attempt: int, idempotency_key: str, synced: bool) -> None:
         values = {
-            "outcome": CallState.STARTED.value,
             "attempts": attempt,
             "idempotency_key": idempotency_key,
             "started_at": now(),
+            "effect": call["effect"],
             "arguments": call["arguments"],
             "digest": digest(call),
         }
 
-        def work(connection: Connection) -> None:
+        def work(connection: Connection) -> list[Event]:
             self.check(connection)
-            journal.update_call(connection, self.run.id, step, call["id"], **values)
+            journal.update_call(
+                connection, self.run.id, step, row_id(call), outcome=CallState.STARTED, **values
+            )
+            return []
 
-        await self._database.awrite(work, synced=synced)
+        await self._store(work, synced=synced)
 
     async def end(self, step: int, call: Call, outcome: Outcome) -> None:
         close = self._closing(step, call, outcome)
@@ -182,7 +196,27 @@ class RunLog:
             close(connection)
             return told
 
-        self._tell(await self._database.awrite(work))
+        await self._store(work)
+
+    async def settled(self) -> None:
+        for storing in list(self._storing):
+            await asyncio.shield(storing)
+
+    def discarded(self, step: int) -> int:
+        return sum(key.startswith(f"{TextDiscarded.word}:{step}:") for key in self._before.told)
+
+    async def _store(self, work: Callable[[Connection], list[Event]], *, synced: bool = False) -> None:
+        """Run a transaction and tell its events. A cancelled caller stops neither."""
+        storing = asyncio.ensure_future(self._database.awrite(work, synced=synced))
+        self._storing.add(storing)
+        storing.add_done_callback(self._on_stored)
+        await asyncio.shield(storing)
+
+    def _on_stored(self, storing: "asyncio.Future[list[Event]]") -> None:
+        if storing.cancelled() or storing.exception() is not None:
+            return  # kept in the set: `settled` raises it
+        self._storing.discard(storing)
+        self._tell(storing.result())
 
     def emit(self, event: Event) -> None:
         if event.stored:
@@ -194,7 +228,7 @@ class RunLog:
         def work(connection: Connection) -> list[Event]:
             return self._append(connection, [event])
 
-        self._tell(await self._database.awrite(work))
+        await self._store(work)
 
     # -- the runner's moves
 
@@ -257,14 +291,14 @@ class RunLog:
         return CallRow(
             run_id=self.run.id,
             step=step,
-            call_id=call["id"],
+            call_id=row_id(call),
             batch=call["batch"],
             position=call["position"],
-            tool=call["name"],
+            tool=shortened(call["name"], journal.KEY_LENGTH),
             effect=call["effect"],
             arguments=call["arguments"],
             digest=digest(call),
-            raw=call.get("raw"),
+            raw=to_text(call.get("raw")),
             outcome=CallState.PLANNED.value if call["state"] == CallState.WAITING else call["state"],
             error_code=_code_of(call.get("observation")),
             result=call.get("observation"),
@@ -276,20 +310,22 @@ class RunLog:
         ended_at = now()
         if outcome.state is CallState.UNKNOWN:
             self._doubtful.add(digest(call))
+        elif outcome.state is CallState.OK:
+            self._doubtful.discard(digest(call))
         values: dict[str, Any] = {
-            "outcome": outcome.state.value,
             "error_code": outcome.code.value if outcome.code else None,
             "result": outcome.observation,
             "shown": outcome.shown,
             "error": outcome.error,
             "ended_at": ended_at,
+            "effect": call["effect"],
             "arguments": call["arguments"],
         }
         if outcome.attempts:
             values["attempts"] = outcome.attempts
 
         def write(connection: Connection) -> None:
-            journal.update_call(connection, self.run.id, step, call["id"], **values)
+            journal.update_call(connection, self.run.id, step, row_id(call), outcome=outcome.state, **values)
 
         return write
 
@@ -298,7 +334,7 @@ class RunLog:
         return tool_result(
             self.run,
             step=step,
-            call_id=call["id"],
+            call_id=row_id(call),
             name=call["name"],
             outcome=outcome.state.value if outcome else call["state"],
             observation=observation,
@@ -311,7 +347,7 @@ class RunLog:
             id=question["id"],
             run_id=self.run.id,
             step=step,
-            call_id=call["id"],
+            call_id=row_id(call),
             path=self.run.path,
             position=call["position"],
             type=question["type"],
@@ -323,6 +359,11 @@ class RunLog:
             state=InterruptState.OPEN.value,
             created_at=at,
         )
+
+
+def row_id(call: Call) -> str:
+    """The model's id of a call, as columns hold it: cut, with a hash, where it is longer than any id should be."""
+    return shortened(call["id"], journal.KEY_LENGTH)
 
 
 def tool_result(

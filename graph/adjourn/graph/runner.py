@@ -6,6 +6,7 @@ run has written its end, and then lets the cancellation go on.
 """
 
 import asyncio
+import inspect
 import logging
 import os
 import socket
@@ -40,6 +41,7 @@ from adjourn.graph.run_log import Listener
 from adjourn.nodes.run_context import Cancel
 
 T = TypeVar("T")
+_OPEN = (RunStatus.RUNNING, RunStatus.INTERRUPTED, RunStatus.FAILED)
 log = logging.getLogger("adjourn.run")
 
 
@@ -167,7 +169,6 @@ class Runner:
 
     async def _take(self, run_id: str, event: RunEvent, by: str | None, on_event: Listener | None) -> Run:
         def begin(connection: Connection) -> Begun:
-            starts.must_be_newest(connection, run_id)
             leases.claim(connection, run_id, event, owner=self.owner, lease_s=self.lease_s)
             word = "recovered" if event is RunEvent.RECOVER else "retried"
             journal.write_audit(connection, run_id, word, by=by)
@@ -182,28 +183,27 @@ class Runner:
         owner is dead, the run is taken over after its lease and ended here. What waits or has failed is
         closed at once, what has ended is left as it is.
         """
-        run = await self._mine(run_id)
-        driving = self._driving.get(run_id)
-        if driving is not None:
-            driving.loop.call_soon_threadsafe(driving.cancel.set)
-            await asyncio.shield(asyncio.wrap_future(driving.ended))
-        elif run.status in (RunStatus.INTERRUPTED, RunStatus.FAILED):
+        while (await self._mine(run_id)).status in _OPEN:
+            driving = self._driving.get(run_id)
+            if driving is not None:
+                driving.loop.call_soon_threadsafe(driving.cancel.set)
+                await asyncio.shield(asyncio.wrap_future(driving.ended))
+            elif await self.database.awrite(
+                lambda connection: journal.request_cancel(connection, run_id, by=by)
+            ):
+                await self._take_over_or_wait(run_id)
+            # it may have come to wait, or to fail, while it was asked to stop
             await self.database.awrite(
-                lambda connection: starts.close_waiting(connection, run, RunEvent.CANCEL, by=by)
+                lambda connection: starts.close_waiting(connection, run_id, RunEvent.CANCEL, by=by)
             )
-        else:
-            await self._cancel_elsewhere(run_id, by)
         return await self.get(run_id)
 
-    async def _cancel_elsewhere(self, run_id: str, by: str | None) -> None:
-        """Ask the owner to stop, and wait for the end: its own doing, or ours after its lease."""
-        while await self.database.awrite(
-            lambda connection: journal.request_cancel(connection, run_id, by=by)
-        ):
-            try:
-                await self._take(run_id, RunEvent.RECOVER, by, None)
-            except (RunBusy, NotResumable):  # it is alive, or has just ended
-                await asyncio.sleep(POLL_S / 2)
+    async def _take_over_or_wait(self, run_id: str) -> None:
+        """The run has an owner elsewhere: it ends the run itself; if it is dead, we do so after its lease."""
+        try:
+            await self._take(run_id, RunEvent.RECOVER, None, None)
+        except (RunBusy, NotResumable):  # it is alive, or the run has just ended
+            await asyncio.sleep(POLL_S / 2)
 
     # -- look
 
@@ -250,16 +250,31 @@ class Runner:
 
     async def _streamed(self, drive: Callable[[Listener], Coroutine[Any, Any, Run]]) -> AsyncGenerator[Event]:
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
-        task: asyncio.Task[Run] = asyncio.create_task(drive(queue.put_nowait))
+        gone = False
+
+        def hear(event: Event) -> None:
+            if not gone:
+                queue.put_nowait(event)
+
+        task: asyncio.Task[Run] = asyncio.create_task(drive(hear))
         task.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while (event := await queue.get()) is not None:
                 yield event
             task.result()
+        except asyncio.CancelledError:  # Ctrl-C, or a task that was stopped: the run ends first
+            task.cancel()
+            await asyncio.wait({task})
+            raise
         finally:
-            if not task.done():
-                self.left.add(task)
-                task.add_done_callback(self.left.discard)
+            gone = True
+            self.left.add(task)
+            task.add_done_callback(self._forget)
+
+    def _forget(self, task: "asyncio.Task[Run]") -> None:
+        self.left.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.info("a run whose listener had left ended with %r", task.exception())
 
     # -- twins for callers without an event loop, and for those inside one that they cannot await (notebooks)
 
@@ -321,7 +336,8 @@ class Runner:
         goes on (C-62): from the claim on there is no moment in which a run could be left without its owner.
         """
         cancel = Cancel()
-        driving = asyncio.create_task(self._drive(begin, cancel, _harmless(on_event)))
+        listener = _harmless(on_event)
+        driving = asyncio.create_task(self._drive(begin, cancel, listener))
         try:
             return await asyncio.shield(driving)
         except asyncio.CancelledError:
@@ -346,13 +362,18 @@ class Runner:
                         self.database, self.graph, run, cancel=cancel, listener=listener, lease_s=self.lease_s
                     ).to_its_end()
             finally:
-                del self._driving[run.id]
                 mine.ended.set_result(None)
+                if self._driving.get(run.id) is mine:  # another owner may have come after a lost lease
+                    del self._driving[run.id]
         return await self.get(run.id)
 
 
 def _harmless(on_event: Listener | None) -> Listener:
-    """A listener whose own failure is logged and does the run no harm."""
+    """A listener whose own failure is logged and does the run no harm. Raises `UsageError` for a coroutine function."""
+    if inspect.iscoroutinefunction(on_event):
+        raise UsageError(
+            "a listener is a plain function that is called with each event, not a coroutine function"
+        )
 
     def hear(event: Event) -> None:
         if on_event is None:

@@ -5,13 +5,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from adjourn.checkpoints import journal
 from adjourn.checkpoints.database import now
-from adjourn.checkpoints.errors import NotResumable, RunBusy, UsageError
+from adjourn.checkpoints.errors import RunBusy, RunNotFound, UsageError
 from adjourn.checkpoints.events import Event, InterruptAnswered, RunFinished, RunStarted, StepStarted
 from adjourn.checkpoints.leases import lease_end
 from adjourn.checkpoints.lifecycle import (
@@ -19,14 +19,15 @@ from adjourn.checkpoints.lifecycle import (
     CallState,
     ErrorCode,
     InterruptState,
+    InterruptType,
     RunEvent,
     RunStatus,
     StopReason,
 )
-from adjourn.checkpoints.records import CallRow, RunRow
+from adjourn.checkpoints.records import CallRow, RunRow, shortened
 from adjourn.graph.run_log import tool_result
 from adjourn.nodes.history import healed
-from adjourn.nodes.observations import failure
+from adjourn.nodes.observations import error_code, failure, status_of
 from adjourn.nodes.outcome import failed
 from adjourn.nodes.state import FRESH, RunState
 from adjourn.nodes.texts import language_of, say
@@ -82,20 +83,21 @@ def new_run(
 
 
 def store(connection: Connection, run: RunRow) -> list[Event]:
-    """Store a new run with its first events. Questions that wait on the thread are dismissed (C-50).
+    """Store a new run with its first events. What waits or has failed on the thread is closed (C-50).
 
     Raises `RunBusy` when the thread has a run that works, `UsageError` when the id is taken.
     """
-    before = journal.newest_run(connection, run.thread_id)
+    before = journal.open_run(connection, run.thread_id)
     if before is not None and before.status == RunStatus.RUNNING:
         raise RunBusy(before.id, before.lease_owner, before.lease_until)
-    if before is not None and before.status == RunStatus.INTERRUPTED:
-        close_waiting(connection, before, RunEvent.DISMISS, by=run.started_by)
+    if before is not None:
+        close_waiting(connection, before.id, RunEvent.DISMISS, by=run.started_by)
     try:
-        journal.insert_run(connection, run)
+        with connection.begin_nested():  # PostgreSQL answers nothing more in a transaction that met an error
+            journal.insert_run(connection, run)
     except IntegrityError as error:
-        live = journal.newest_run(connection, run.thread_id)
-        if live is not None and live.is_live:
+        live = journal.open_run(connection, run.thread_id)
+        if live is not None:
             raise RunBusy(live.id, live.lease_owner, live.lease_until) from error
         raise UsageError(f"there is a run {run.id!r} already") from error
     journal.write_audit(connection, run.id, "started", by=run.started_by)
@@ -111,29 +113,27 @@ def store(connection: Connection, run: RunRow) -> list[Event]:
     return journal.append_events(connection, run.id, [told, first])
 
 
-def must_be_newest(connection: Connection, run_id: str) -> None:
-    """Raises `NotResumable` for a run that a later message on its thread has overtaken."""
-    run = journal.read_run(connection, run_id)
-    newest = journal.newest_run(connection, run.thread_id)
-    if newest is not None and newest.id != run_id:
-        raise NotResumable(run_id, run.status, f"its thread went on with run {newest.id}")
-
-
 _CLOSED = {
     RunEvent.DISMISS: (StopReason.DISMISSED, InterruptState.DISMISSED, ErrorCode.USER_DISMISSED),
     RunEvent.CANCEL: (StopReason.CANCELLED, InterruptState.CANCELLED, ErrorCode.CANCELLED),
 }
 
 
-def close_waiting(connection: Connection, run: RunRow, event: RunEvent, *, by: str | None) -> list[Event]:
+def close_waiting(connection: Connection, run_id: str, event: RunEvent, *, by: str | None) -> list[Event]:
     """End a run that waits or has failed: its questions, its open calls, its status, with their events.
 
-    Finished results stay. A call that was started and has no outcome is left `unknown`, never `cancelled`.
+    Finished results stay. A write that may have happened is left `unknown`, never `cancelled`. A run that has
+    ended, or works again, is left as it is.
     """
+    run = journal.lock_run(connection, run_id)
+    if run.status not in (RunStatus.INTERRUPTED, RunStatus.FAILED):
+        return []
     reason, closed, code = _CLOSED[event]
     language = language_of(run.input)
     facts: list[Event] = []
-    for question in journal.read_interrupts(connection, run.id, state=InterruptState.OPEN):
+    open_questions = journal.read_interrupts(connection, run.id, state=InterruptState.OPEN)
+    in_doubt = {one.call_id for one in open_questions if one.type == InterruptType.OUTCOME_UNKNOWN}
+    for question in open_questions:
         if journal.close_interrupt(connection, question, closed, by=by):
             facts.append(
                 InterruptAnswered(
@@ -147,7 +147,9 @@ def close_waiting(connection: Connection, run: RunRow, event: RunEvent, *, by: s
                 )
             )
     facts += [
-        _close_call(connection, run, call, code, language)
+        _close_call(
+            connection, run, call, ErrorCode.OUTCOME_UNKNOWN if call.call_id in in_doubt else code, language
+        )
         for call in journal.read_calls(connection, run.id)
         if call.result is None
     ]
@@ -157,8 +159,7 @@ def close_waiting(connection: Connection, run: RunRow, event: RunEvent, *, by: s
             run_id=run.id, path=run.path, step=run.steps, status=status.value, stop_reason=reason.value
         )
     )
-    if not journal.leave_waiting(connection, run.id, event, reason):
-        raise RunBusy(run.id, run.lease_owner, run.lease_until)
+    journal.leave_waiting(connection, run.id, event, reason)
     journal.write_audit(connection, run.id, reason.value, by=by)
     return journal.append_events(connection, run.id, facts)
 
@@ -167,14 +168,14 @@ def _close_call(connection: Connection, run: RunRow, call: CallRow, code: ErrorC
     if call.outcome == CallState.STARTED:
         code = ErrorCode.OUTCOME_UNKNOWN
     elif call.outcome == CallState.PLANNED:
-        code = ErrorCode.CANCELLED
+        code = ErrorCode.RUN_STOPPED
     outcome = failed(code, language, call.tool)
     journal.update_call(
         connection,
         run.id,
         call.step,
         call.call_id,
-        outcome=outcome.state.value,
+        outcome=outcome.state,
         error_code=code.value,
         result=outcome.observation,
         ended_at=now(),
@@ -197,20 +198,35 @@ def first_input(connection: Connection, run: RunRow, values: Mapping[str, Any]) 
     behind them (F-33). Message ids derive from runs, so that doing this twice is doing it once.
     """
     messages: list[AnyMessage] = []
-    before_id = values.get("run_id")
-    if before_id is not None:
-        before = journal.read_run(connection, before_id)
-        if before.stop_reason in (None, StopReason.DISMISSED, StopReason.CANCELLED):
-            messages = closed_messages(
-                before,
-                values.get("messages", ()),
-                journal.read_calls(connection, before_id, step=before.steps),
-            )
+    before = _run_of(connection, values.get("run_id"))
+    if before is not None and before.stop_reason in (None, StopReason.DISMISSED, StopReason.CANCELLED):
+        calls = journal.read_calls(connection, before.id, step=before.steps)
+        messages = closed_messages(before, values.get("messages", ()), calls)
+    messages += [_user_message(one) for one in _never_checkpointed(connection, run, before)]
     fresh: RunState = {**FRESH}
     fresh["messages"] = [*messages, _user_message(run)]
     fresh["run_id"] = run.id
     fresh["language"] = language_of(run.input)
     return fresh
+
+
+def _run_of(connection: Connection, run_id: str | None) -> RunRow | None:
+    """The run that a thread's checkpoint names; None if it names none, or one that was pruned."""
+    try:
+        return None if run_id is None else journal.read_run(connection, run_id)
+    except RunNotFound:
+        return None
+
+
+def _never_checkpointed(connection: Connection, run: RunRow, last: RunRow | None) -> list[RunRow]:
+    """The runs of the thread that failed before their first checkpoint, after `last`: their messages are owed."""
+    failed_ones = []
+    for one in journal.list_runs(connection, thread_id=run.thread_id):
+        if last is not None and one.id == last.id:
+            break
+        if one.id != run.id and one.steps == 0 and one.failures:
+            failed_ones.append(one)
+    return failed_ones[::-1]
 
 
 def _user_message(run: RunRow) -> HumanMessage:
@@ -228,14 +244,19 @@ def closed_messages(
 
     def missing(call_id: str, name: str) -> str:
         lost = ErrorCode.OUTCOME_UNKNOWN
-        return results.get(call_id) or failure(lost, say(lost.value, language, tool=name))
+        return results.get(shortened(call_id, journal.KEY_LENGTH)) or failure(
+            lost, say(lost.value, language, tool=name)
+        )
 
-    return [_final(one, results) for one in healed(own, missing)]
+    mended = healed(own, missing)
+    last = max((place for place, one in enumerate(mended) if isinstance(one, AIMessage)), default=0)
+    # only the newest turn's: ids may return in each turn
+    return [*mended[:last], *(_final(one, results) for one in mended[last:])]
 
 
 def _final(message: AnyMessage, results: Mapping[str, str]) -> AnyMessage:
     """A provisional observation with the final one in its place."""
-    provisional = isinstance(message, ToolMessage) and ErrorCode.AWAITING_USER.value in message.text
-    if not isinstance(message, ToolMessage) or not provisional:
+    if not isinstance(message, ToolMessage) or error_code(message.text) != ErrorCode.AWAITING_USER:
         return message
-    return message.model_copy(update={"content": results.get(message.tool_call_id, message.content)})
+    content = results.get(shortened(message.tool_call_id, journal.KEY_LENGTH), message.text)
+    return message.model_copy(update={"content": content, "status": status_of(content)})

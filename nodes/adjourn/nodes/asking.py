@@ -72,7 +72,7 @@ def model_name(model: BaseChatModel) -> str:
 
 @dataclass(slots=True)
 class Asking:
-    """One model call of a run. `attempt` counts from 1."""
+    """One model call of a run. `attempt` counts from 1, on from those of owners that failed."""
 
     model: BoundModel
     request: list[AnyMessage]
@@ -103,6 +103,7 @@ class Asking:
     async def _turn(self) -> Turn:
         """The whole turn, after at most `ATTEMPTS` attempts. Raises `ModelFailed`."""
         self.started_at, self.began = now(), time.monotonic()
+        self.attempt = before = self.run.ledger.discarded(self.step)
         messages = request_messages(self.request, self.model.runnable, self.tools)
         while True:
             self.attempt += 1
@@ -114,10 +115,10 @@ class Asking:
             except Exception as raised:
                 error = raised
             await self.discard(type(error).__name__)
-            if self.attempt >= ATTEMPTS or not is_transient(error):
+            if self.attempt - before >= ATTEMPTS or not is_transient(error):
                 raise ModelFailed(self.model.name, f"{type(error).__name__}: {error}") from error
             log.warning("model %s, attempt %s: %s", self.model.name, self.attempt, error)
-            await asyncio.sleep(BACKOFF_S * 2 ** (self.attempt - 1))
+            await asyncio.sleep(BACKOFF_S * 2.0 ** (self.attempt - before - 1))
 
     async def _stream(self, messages: list[Any]) -> Turn:
         assembler = self.model.provider.assembler()
@@ -139,6 +140,7 @@ class Asking:
         """Void the deltas of the last attempt, if it sent any (C-66)."""
         if not self.spoke:
             return
+        self.spoke = False
         run = self.run
         await run.ledger.tell(
             TextDiscarded(

@@ -74,8 +74,10 @@ def begin(tool: Tool, arguments: dict[str, Any]) -> Work:
 async def _awaited(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     try:
         return await function(**arguments)
-    except (SystemExit, KeyboardInterrupt) as error:  # would end the event loop, and with it every run
-        raise RuntimeError(f"the tool raised {type(error).__name__}") from error
+    except (Exception, asyncio.CancelledError):
+        raise
+    except BaseException as error:  # SystemExit and the like would end the event loop, and with it every run
+        raise RuntimeError(f"the tool raised {type(error).__name__}: {error}") from error
 
 
 async def result_of(work: Work, timeout_s: float | None) -> Any:

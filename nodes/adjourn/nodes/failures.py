@@ -89,7 +89,11 @@ def failure_of(error: BaseException) -> Failure:
     named = next((_NAMES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _NAMES), None)
     if named is not None:
         return named
-    return next((one for kind, one in _CLASSES if isinstance(error, kind)), Failure(ErrorCode.TOOL_ERROR))
+    known = next((one for kind, one in _CLASSES if isinstance(error, kind)), None)
+    if known is not None:
+        return known
+    reason = getattr(error, "reason", None)  # urllib wraps what happened
+    return failure_of(reason) if isinstance(reason, Exception) else Failure(ErrorCode.TOOL_ERROR)
 
 
 def _of_status(status: int, error: BaseException) -> Failure:

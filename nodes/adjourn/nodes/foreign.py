@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from adjourn.checkpoints.errors import ToolDefinitionError
 from adjourn.checkpoints.lifecycle import Effect
-from adjourn.nodes.tool import RESULT_LIMIT, TIMEOUT_S, Tool, tool
+from adjourn.nodes.tool import RESULT_LIMIT, TIMEOUT_S, Tool, checked, tool
 
 
 def as_tool(one: Any, *, effect: Effect | str | None = None) -> Tool:
@@ -40,14 +40,17 @@ def _of_langchain(one: BaseTool, effect: Effect | str | None) -> Tool:
         )
     if not one.description:
         raise ToolDefinitionError(f"tool {one.name}: a model needs a description")
-    return Tool(
-        name=one.name,
-        description=one.description,
-        function=_invoker(one),
-        parameters=schema,
-        effect=effect or one.metadata.get("effect", Effect.WRITE) if one.metadata else effect or Effect.WRITE,
-        timeout_s=TIMEOUT_S,
-        result_limit=RESULT_LIMIT,
+    declared = (one.metadata or {}).get("effect", Effect.WRITE)
+    return checked(
+        Tool(
+            name=one.name,
+            description=one.description,
+            function=_invoker(one),
+            parameters=schema,
+            effect=effect or declared,
+            timeout_s=TIMEOUT_S,
+            result_limit=RESULT_LIMIT,
+        )
     )
 
 

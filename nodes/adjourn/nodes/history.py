@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
+from adjourn.nodes.observations import status_of
 from adjourn.nodes.wire_out import call_ids, sent_calls
 
 Missing = Callable[[str, str], str]
@@ -64,10 +65,11 @@ def _answers(message: AIMessage, answers: dict[str, ToolMessage], missing: Missi
         if call_id in answers:
             yield answers[call_id]
         else:
+            observation = missing(call_id, name)
             yield ToolMessage(
-                content=missing(call_id, name),
+                content=observation,
                 tool_call_id=call_id,
                 name=name,
-                status="error",
+                status=status_of(observation),
                 id=f"{message.id}.{position}",
             )

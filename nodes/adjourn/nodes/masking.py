@@ -143,8 +143,11 @@ def _masker(rules: Sequence[Rule]) -> Masker:
 
 
 def _apply(rules: Sequence[Rule], text: str) -> str:
+    if not text:
+        return text
     for rule in rules:
-        text = _replaced(text, rule.spans(text), f"[{rule.name}]")
+        if spans := list(rule.spans(text)):
+            text = _replaced(text, spans, f"[{rule.name}]")
     return text
 
 
@@ -154,8 +157,6 @@ def _replaced(text: str, spans: Iterable[Span], by: str) -> str:
     for start, end in _merged(spans):
         parts += (text[done:start], by)
         done = end
-    if not done:
-        return text
     parts.append(text[done:])
     return "".join(parts)
 

@@ -92,6 +92,7 @@ _STOPS = r"\s\"'<>，。；、）】」》"
 _BARE = re.compile(
     rf"[^{_STOPS},;&]++(?:[,;&](?![\w.-]{{1,40}}+\\{{0,7}}[\"']?[=:])[^{_STOPS},;&]*+)*+",
 )
+_CALL = re.compile(r"[A-Za-z_][\w.]{0,60}\(")  # code that gets the value from somewhere
 _CLOSERS = ".,;:!?)]}`\\"
 _COOKIES = re.compile(r"[\w.-]{1,80}+=[^\r\n\"']*+")
 _SCHEME = re.compile(r"(?:basic|bearer|token|apikey|negotiate|ntlm)[ \t]{1,4}", re.I)
@@ -140,7 +141,9 @@ def _bare(text: str, start: int, *, is_password: bool, assigned: bool) -> Span |
     if structure or _is_template(text, start) or not (found := _BARE.match(text, start)):
         return None
     word = found[0].rstrip(_CLOSERS)
-    if not is_password and (_is_count(word) or (not assigned and _is_prose(word))):
+    if not word[:1].isascii():  # Chinese prose has no blank after its colon
+        return None
+    if not is_password and (_is_count(word) or _CALL.match(word) or (not assigned and _is_prose(word))):
         return None
     # The mask's own bracket is no closer
     return _worth(text, start, start + max(len(word), len(HIDDEN) if hidden else 0))

@@ -151,6 +151,8 @@ _GOES_ON = re.compile(r"[0-9A-Za-z]|\.[0-9]")
 
 def phones(text: str) -> Iterator[Span]:
     """Telephone numbers: Chinese mobiles and landlines, North American ones, and `+` with a country's code."""
+    if len(text) < 10:  # most fields of a record: shorter than any of them
+        return
     yield from _mobiles(text)
     if _JOINT.search(text):
         yield from _landlines(text)

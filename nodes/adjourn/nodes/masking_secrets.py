@@ -36,15 +36,18 @@ def places(text: str, literal: str) -> Iterator[int]:
 
 _PEM = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,60}(?:-----)?")
+_QUOTED_END = re.compile(r"(?=\\{0,7}[\"'])")
 
 
 def private_keys(text: str) -> Iterator[Span]:
-    """PEM and PGP private keys with their frame; one that was cut off goes to the end of the text."""
+    """PEM and PGP private keys with their frame; one that was cut off goes to the next quote, or the text's end."""
     done = 0
+    last = text.rfind("-----END ")
     for at in places(text, "-----BEGIN "):
         if at < done or not (begin := _PEM.match(text, at)):
             continue
-        end = _PEM_END.search(text, begin.end())
+        rest = _PEM_END if begin.end() <= last else _QUOTED_END
+        end = rest.search(text, begin.end())
         done = end.end() if end else len(text)
         yield at, done
 
@@ -97,6 +100,8 @@ _IN_ESCAPE = re.compile(r"\\(?:[nrt]|u[0-9a-fA-F]{4})\Z")
 
 def known_shapes(text: str) -> Iterator[Span]:
     """Keys and tokens that their issuer made recognisable."""
+    if len(text) < 14:  # most fields of a record: shorter than any of them
+        return
     for literal, shape in _SHAPES:
         if literal not in text:  # nearly always, and much cheaper than to start a loop
             continue

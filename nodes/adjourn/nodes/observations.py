@@ -8,7 +8,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from adjourn.checkpoints.lifecycle import ErrorCode
 from adjourn.nodes.texts import say
@@ -54,6 +54,20 @@ def shrink(observation: str, limit: int, language: str) -> str:
         told = json.loads(shrunk)
         shrunk = _dump({**told, "cut": f"{before}; {told['cut']}"})
     return min(shrunk, observation, key=len)
+
+
+def error_code(observation: str) -> str | None:
+    """The `errorCode` of an observation; None for a success, and for text that is no observation."""
+    try:
+        told = json.loads(observation)
+    except ValueError:
+        return None
+    return told.get("errorCode") if isinstance(told, dict) else None
+
+
+def status_of(observation: str) -> Literal["success", "error"]:
+    """The status of the tool message that holds an observation: `error` exactly for `ok: false` (C-13)."""
+    return "error" if error_code(observation) else "success"
 
 
 def plain(value: Any) -> Any:

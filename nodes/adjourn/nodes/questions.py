@@ -14,6 +14,7 @@ import jsonschema
 from adjourn.checkpoints.errors import InvalidAnswer
 from adjourn.checkpoints.lifecycle import CallState, InterruptType
 from adjourn.nodes.calls import Call, Question
+from adjourn.nodes.observations import plain
 from adjourn.nodes.texts import say
 from adjourn.nodes.tool import Tool
 
@@ -96,16 +97,24 @@ def returned_question(
     word = result.get("interruptType")
     if word not in (InterruptType.PARAMS_REQUIRED, InterruptType.CONFIRM_RISKY):
         raise ValueError(f"interruptType is 'params_required' or 'confirm_risky', not {word!r}")
-    payload = result.get("payload")
-    return make_question(
-        call,
-        tool,
-        InterruptType(word),
-        str(result.get("reason") or ""),
-        dict(payload) if isinstance(payload, Mapping) else {},
-        run_id=run_id,
-        step=step,
+    given = result.get("payload")
+    payload = plain(dict(given)) if isinstance(given, Mapping) else {}
+    question = make_question(
+        call, tool, InterruptType(word), str(result.get("reason") or ""), payload, run_id=run_id, step=step
     )
+    _must_be_answerable(question, tool)
+    return question
+
+
+def _must_be_answerable(question: Question, tool: Tool) -> None:
+    """Raises `ValueError` for fields that the tool does not take, or a schema that is none."""
+    unknown = set(question["response_schema"].get("properties", {})) - set(tool.parameters.model_fields)
+    if unknown:
+        raise ValueError(f"it asks for {', '.join(sorted(unknown))}, which it does not take")
+    try:
+        jsonschema.Draft202012Validator.check_schema(question["response_schema"])
+    except jsonschema.SchemaError as error:
+        raise ValueError(f"the schema of its question is none: {error.message}") from error
 
 
 def make_question(
@@ -281,6 +290,9 @@ def apply_answer(call: Call, answer: Answer, *, by: str | None) -> Call:
         if action == "edit":
             changed["asked_for"] = call["arguments"] or {}
         changed["arguments"] = arguments
+        if arguments != call["arguments"]:  # an agreement holds for the arguments it was given to
+            changed.pop("approved", None)
+            changed.pop("approved_by", None)
     if action in ("approve", "edit"):
         changed["approved"] = True
         changed["approved_by"] = by

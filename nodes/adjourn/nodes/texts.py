@@ -103,22 +103,6 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "{tool} was started and its outcome was not recorded. Did it happen?",
         "zh": "{tool} 已经开始执行，但结果没有记录下来。它执行成功了吗?",
     },
-    "protocol.no_id": {
-        "en": "Your last turn held a tool call without an id. Send it again.",
-        "zh": "上一轮有一个工具调用没有 id，请重新发送。",
-    },
-    "protocol.same_id": {
-        "en": "Your last turn held two tool calls with one id. Send them again with ids of their own.",
-        "zh": "上一轮有两个工具调用使用了同一个 id，请用不同的 id 重新发送。",
-    },
-    "protocol.no_calls": {
-        "en": "Your last turn announced tool calls, but none came. Send it again.",
-        "zh": "上一轮声明了工具调用，但没有收到任何调用，请重新发送。",
-    },
-    "protocol.empty": {
-        "en": "Your last turn held neither text nor tool calls. Answer, or call a tool.",
-        "zh": "上一轮既没有文字也没有工具调用，请回答或调用工具。",
-    },
     "stop.max_steps": {
         "en": "I stopped after {steps} steps without a final answer.",
         "zh": "已执行 {steps} 步，仍没有得到最终答案，现在停止。",
@@ -130,10 +114,6 @@ TEXTS: dict[str, dict[str, str]] = {
     "stop.cancelled": {"en": "The run was cancelled.", "zh": "运行已被取消。"},
     "stop.found": {"en": "What was found so far: {found}", "zh": "目前找到的内容：{found}"},
     "stop.nothing": {"en": "Nothing was found so far.", "zh": "目前没有找到任何内容。"},
-    "truncated": {
-        "en": "(the answer was cut off by the model's limit)",
-        "zh": "（回答因模型长度限制被截断）",
-    },
 }
 
 

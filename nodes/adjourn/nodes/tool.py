@@ -6,6 +6,7 @@ the model calls it.
 """
 
 import inspect
+import json
 import typing
 import warnings
 from collections.abc import Callable, Mapping
@@ -13,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, overload
 
-import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from adjourn.checkpoints.errors import ToolDefinitionError
@@ -134,7 +134,10 @@ class Tool:
                 asked = True
         if not asked:
             return None
-        return _fill(asked, arguments) if isinstance(asked, str) else f"{self.name}?"
+        if not isinstance(asked, str):
+            return f"{self.name}?"
+        defaults = {k: v["default"] for k, v in self.schema["properties"].items() if "default" in v}
+        return _fill(asked, {**defaults, **arguments})
 
     def problems(self, arguments: Arguments) -> ArgumentProblems:
         """What keeps `arguments` (JSON data) from running. Runs no user code but validators."""
@@ -142,11 +145,14 @@ class Tool:
             self._validate(arguments)
         except ValidationError as error:
             return self._sort(error, arguments)
+        except Exception as error:  # a validator of the tool's own that raises what it likes
+            return ArgumentProblems(wrong={"": f"{type(error).__name__}: {error}"})
         asked = tuple(name for name in self.ask_for if name not in arguments)
         return ArgumentProblems(missing=asked)
 
     def _validate(self, arguments: Arguments) -> BaseModel:
-        return self.parameters.model_validate_json(orjson.dumps(arguments), strict=True)
+        # as JSON, so that dates and enums may come as text; the standard library writes integers of any size
+        return self.parameters.model_validate_json(json.dumps(arguments), strict=True)
 
     def _sort(self, error: ValidationError, arguments: Arguments) -> ArgumentProblems:
         missing = tuple(name for name in self.ask_for if name not in arguments)
@@ -176,7 +182,7 @@ class Tool:
 def _fill(template: str, arguments: Arguments) -> str:
     try:
         return template.format_map(arguments)
-    except (KeyError, IndexError, ValueError, AttributeError):
+    except Exception:  # a name that is not there, or a value that its format does not take
         return template
 
 
@@ -254,8 +260,7 @@ def tool(
             result_limit=result_limit,
             context_parameter=context_parameter,
         )
-        _check(made)
-        return made
+        return checked(made)
 
     return make if function is None else make(function)
 
@@ -292,7 +297,8 @@ def _model(name: str, fields: dict[str, Any]) -> type[BaseModel]:
         raise ToolDefinitionError(f"tool {name}: a parameter cannot be given by a model: {error}") from error
 
 
-def _check(made: Tool) -> None:
+def checked(made: Tool) -> Tool:
+    """The tool, if a model can be told of it and can call it. Raises `ToolDefinitionError`."""
     if (
         not made.name.replace("_", "").replace("-", "").isalnum()
         or len(made.name) > 64
@@ -316,3 +322,4 @@ def _check(made: Tool) -> None:
         made.schema  # noqa: B018 - a schema that cannot be made is said now, not at the first call
     except Exception as error:
         raise ToolDefinitionError(f"tool {made.name}: its parameters have no JSON Schema: {error}") from error
+    return made

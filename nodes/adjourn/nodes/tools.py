@@ -48,6 +48,10 @@ class ToolsNode:
         return work.result()
 
 
+def _is_write(call: Call) -> bool:
+    return call["effect"] == Effect.WRITE
+
+
 async def _settled(tasks: set[asyncio.Task[None]]) -> None:
     """Wait until cancelled tasks have ended, and look at what they raised, so that nobody warns of it."""
     if tasks:
@@ -76,8 +80,8 @@ class _Batch:
         """Judge what has changed since, then run the next batch. A cancel settles all that has not ended."""
         self._judge()
         batch = [] if self._is_cancelled() else next_batch(self.calls)
-        self._skip_after_failure(batch)
-        await self._run_all([call for call in batch if not is_final(call)])
+        await self._run_all(batch)
+        self._skip_after_failure()
         if batch:
             self.upto = batch[-1]["position"]
         if self._is_cancelled():
@@ -140,23 +144,35 @@ class _Batch:
         tool = self.tools.get(call["name"])
         if tool is None:
             return
+        arguments = call["arguments"] or {}  # a person may have changed what the call does and touches
+        call["effect"] = tool.effect_of(arguments).value
+        resource = tool.resource_of(arguments)
+        if resource is not None:
+            call["resource"] = resource
         run_id = self.run_context.run_id
         question = declared_question(call, tool, run_id=run_id, step=self.step, language=self.language)
         if question is not None:
             self._wait(call, question)
 
-    def _skip_after_failure(self, batch: Sequence[Call]) -> None:
-        broken = any(
-            one["effect"] == Effect.WRITE and one["state"] in (CallState.FAILED, CallState.UNKNOWN)
-            for one in self.calls
-        )
-        if not (broken and self.limits.skip_after_failure):
+    def _skip_after_failure(self) -> None:
+        """After a write that failed or is unknown, the later writes of the step do not run, nor is anybody asked."""
+        lost = (CallState.FAILED, CallState.UNKNOWN)
+        broken = [one["position"] for one in self.calls if _is_write(one) and one["state"] in lost]
+        if not broken or not self.limits.skip_after_failure:
             return
-        for call in batch:
-            if call["effect"] == Effect.WRITE and call["state"] == CallState.PLANNED:
+        for call in self.calls:
+            unrun = call["state"] in (CallState.PLANNED, CallState.WAITING) and not self._in_doubt(call)
+            if _is_write(call) and unrun and call["position"] > broken[0]:
                 outcome = failed(ErrorCode.SKIPPED_AFTER_FAILURE, self.language, call["name"])
                 self._close(call, outcome)
                 self.run_context.ledger.settle(self.step, call, outcome)
+
+    def _in_doubt(self, call: Call) -> bool:
+        """Whether the call is a write that had started when its owner died, or that a person is asked about."""
+        stored = self.run_context.ledger.stored(self.step, call["id"])
+        started = CallState.STARTED in (call["state"], stored.state if stored else None)
+        asked = "question" in call and call["question"]["type"] == InterruptType.OUTCOME_UNKNOWN
+        return _is_write(call) and (started or asked)
 
     # -- the batch
 
@@ -173,15 +189,14 @@ class _Batch:
                 running -= done
                 for task in done - {cancel}:
                     task.result()  # `LeaseLost` and LangGraph's control exceptions pass through
-            if running and all(
-                call["effect"] == Effect.WRITE for call in batch
-            ):  # C-61: a write gets its grace
+            if running and all(_is_write(call) for call in batch):  # C-61: a write gets its grace
                 await asyncio.wait(running, timeout=self.limits.cancel_grace_s)
         finally:
             cancel.cancel()
             for task in running:
                 task.cancel()
-        await _settled(running)
+            await _settled(running)
+        await self.run_context.ledger.settled()
 
     async def _run_one(self, call: Call) -> None:
         ledger = self.run_context.ledger
@@ -190,8 +205,7 @@ class _Batch:
             call["state"], call["observation"] = stored.state, stored.observation
             return
         tool = self.tools.get(call["name"])
-        lost = stored is not None and stored.state == CallState.STARTED and call["effect"] == Effect.WRITE
-        outcome = await self._settle_lost(call, tool) if lost and tool is not None else None
+        outcome = await self._settle_lost(call, tool) if self._in_doubt(call) else None
         if call["state"] == CallState.WAITING:
             return
         if outcome is None and not await self._may_run(call, tool):
@@ -204,8 +218,10 @@ class _Batch:
         self._close(call, outcome)
         await ledger.end(self.step, call, outcome)
 
-    async def _settle_lost(self, call: Call, tool: Tool) -> Outcome | None:
+    async def _settle_lost(self, call: Call, tool: Tool | None) -> Outcome | None:
         """A write that was started by an owner that died (C-35). None: it may run (again), or a person is asked."""
+        if tool is None:
+            return failed(ErrorCode.OUTCOME_UNKNOWN, self.language, call["name"])
         if tool.idempotent:
             return None
         verdict = await verified(tool, self.executor.context(call, tool))
@@ -264,13 +280,11 @@ class _Batch:
             self.run_context.ledger.settle(self.step, call, outcome)
 
     async def _cancelled(self, call: Call) -> Outcome:
-        stored = self.run_context.ledger.stored(self.step, call["id"])
-        started = CallState.STARTED in (call["state"], stored.state if stored else None)
         tool = self.tools.get(call["name"])
-        if call["effect"] != Effect.WRITE or not started or tool is None:
+        if not self._in_doubt(call):
             return failed(ErrorCode.CANCELLED, self.language, call["name"])
-        verdict = await verified(tool, self.executor.context(call, tool))
-        if isinstance(verdict, Happened):
+        verdict = await verified(tool, self.executor.context(call, tool)) if tool is not None else None
+        if tool is not None and isinstance(verdict, Happened):
             return succeeded(tool, call, verdict.result, self.language)
         code = ErrorCode.CANCELLED if verdict is False else ErrorCode.OUTCOME_UNKNOWN
         return failed(code, self.language, call["name"])

@@ -1,0 +1,47 @@
+"""How many characters the observations of one step may have together (C-74). Pure."""
+
+import json
+from collections.abc import Sequence
+
+from adjourn.nodes.observations import shrink
+
+STEP_LIMIT = 24_000  # C-74, characters: three results at their own limit, about 6,000 tokens
+SMALLEST = 200  # characters: below, an observation holds hardly more than the note that it was cut
+
+
+def fit(observations: Sequence[str], budget: int = STEP_LIMIT, language: str = "en") -> list[str]:
+    """The observations (JSON texts) in their order, cut so that they have at most `budget` characters together.
+
+    The largest are cut first, down to one common length, so that small ones stay whole. Each stays valid JSON
+    and says what is missing. Failures are never cut, nor what is no observation, and nothing is cut below
+    `SMALLEST` characters: so many failures or calls that this is too much exceed the budget.
+    """
+    if sum(len(one) for one in observations) <= budget:
+        return list(observations)
+    may_be_cut = [_is_success(one) for one in observations]
+    whole = sum(len(one) for one, cut in zip(observations, may_be_cut, strict=True) if not cut)
+    sizes = [len(one) for one, cut in zip(observations, may_be_cut, strict=True) if cut]
+    level = max(SMALLEST, _level(sizes, budget - whole))
+    return [
+        shrink(one, level, language) if cut else one
+        for one, cut in zip(observations, may_be_cut, strict=True)
+    ]
+
+
+def _level(sizes: Sequence[int], room: int) -> int:
+    """The length to which the largest must come down so that all fit into `room`."""
+    share = 0
+    for place, size in enumerate(sorted(sizes)):
+        share = room // (len(sizes) - place)
+        if size > share:
+            break
+        room -= size
+    return share
+
+
+def _is_success(observation: str) -> bool:
+    try:
+        told = json.loads(observation)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(told, dict) and told.get("ok") is True

@@ -1,0 +1,202 @@
+"""Whole runs on every engine: the fences, claims and counts that rest on what a transaction sees."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from runs.shop import LIMITS, Shop
+
+from adjourn.checkpoints import journal, leases
+from adjourn.checkpoints.errors import AlreadyAnswered, LeaseLost, NotResumable, RunBusy
+from adjourn.checkpoints.lifecycle import RunEvent
+from adjourn.graph import Run, Runner, build_react, starts
+from adjourn.nodes import ScriptedModel, approve
+from adjourn.nodes.scripted import call, says
+
+RESTART = says("", call("restart_service", {"service_id": "svc-pay-001", "environment": "prod"}, id="r1"))
+Office = Callable[..., Runner]
+
+
+@pytest.fixture
+def office(shared_url: str) -> Iterator[Office]:
+    """Makes runners as other processes would: only the database is shared."""
+    made: list[Runner] = []
+
+    def runner(turns: Sequence[Any], shop: Shop | None = None, **settings: Any) -> Runner:
+        model = ScriptedModel(turns=list(turns), by_history=True)
+        graph = build_react(model, (shop or Shop()).tools(), limits=LIMITS)
+        made.append(Runner(graph, shared_url, **settings))
+        return made[-1]
+
+    yield runner
+    for one in made:
+        one.close()
+
+
+def at_once(*works: Callable[[], Any]) -> list[Any]:
+    """What each gives or raises, all begun at the same moment, each in a thread of its own."""
+    barrier, found = threading.Barrier(len(works)), [None] * len(works)
+
+    def body(place: int) -> None:
+        barrier.wait()
+        try:
+            found[place] = works[place]()
+        except Exception as error:
+            found[place] = error  # type: ignore[call-overload]
+
+    threads = [threading.Thread(target=body, args=(place,)) for place in range(len(works))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return found
+
+
+def numbers(runner: Runner, run: Run) -> list[int | None]:
+    return [event.number for event in runner.events_sync(run.id)]
+
+
+def test_a_run_stops_and_goes_on_elsewhere(office: Office) -> None:
+    shop = Shop()
+    first = office([RESTART, "done"], shop)
+    run = first.start_sync("重启支付服务 🙂", thread_id="ops", by="wang")
+    assert run.status == "interrupted"
+    second = office([RESTART, "done"], shop)
+    (question,) = second.get_sync(run.id).interrupts
+    done = second.resume_sync(run.id, {question.id: approve()}, by="li")
+    assert (done.status, done.answer, shop.count("restart_service")) == ("finished", "done", 1)
+    assert done.row.input == "重启支付服务 🙂"
+    told = numbers(first, run)
+    assert told == list(range(1, len(told) + 1))
+    again = second.start_sync("and now?", thread_id="ops")
+    assert again.status == "finished"
+
+
+def test_two_answers_at_once_one_wins(office: Office) -> None:
+    shop = Shop()
+    one, other = office([RESTART, "done"], shop), office([RESTART, "done"], shop)
+    for number in range(1, 5):
+        run = one.start_sync("restart", thread_id=f"t{number}")
+        answer = {run.interrupts[0].id: approve()}
+        found = at_once(
+            *(lambda runner=runner: runner.resume_sync(run.id, answer) for runner in (one, other))
+        )
+        assert sum(isinstance(result, Run) and result.status == "finished" for result in found) == 1, found
+        assert sum(isinstance(result, AlreadyAnswered | RunBusy) for result in found) == 1, found
+        assert shop.count("restart_service") == number
+        told = numbers(one, run)
+        assert told == list(range(1, len(told) + 1))
+
+
+def test_two_messages_at_once_start_one_run(office: Office) -> None:
+    slow = Shop(delays={"search_docs": 0.3})
+    turns = [says("", call("search_docs", {"query": "x"}, id="s")), "done"]
+    runners = [office(turns, slow) for _ in range(3)]
+    for number in range(3):
+        found = at_once(
+            *(lambda one=one: one.start_sync("go", thread_id=f"t{number}") for one in runners)  # type: ignore[misc]
+        )
+        assert sum(isinstance(result, Run) and result.status == "finished" for result in found) == 1, found
+        assert sum(isinstance(result, RunBusy) for result in found) == 2, found
+
+
+def test_two_messages_at_once_pass_over_a_waiting_run_once(office: Office) -> None:
+    runners = [office([RESTART, "another way", "done"]) for _ in range(2)]
+    waiting = runners[0].start_sync("restart", thread_id="t")
+    found = at_once(*(lambda one=one: one.start_sync("wait", thread_id="t") for one in runners))  # type: ignore[misc]
+    finished = [result for result in found if isinstance(result, Run)]
+    assert finished, found
+    assert all(isinstance(result, Run | RunBusy) for result in found), found
+    before = runners[0].get_sync(waiting.id)
+    assert (before.status, before.stop_reason) == ("finished", "dismissed")
+    assert [one.state for one in before.questions] == ["dismissed"]
+    told = numbers(runners[0], waiting)
+    assert told == list(range(1, len(told) + 1))
+
+
+def test_cancel_of_a_waiting_run_against_its_answer(office: Office) -> None:
+    shop = Shop()
+    one, other = office([RESTART, "done"], shop), office([RESTART, "done"], shop)
+    for number in range(3):
+        run = one.start_sync("restart", thread_id=f"t{number}")
+        answer = {run.interrupts[0].id: approve()}
+        at_once(lambda: one.resume_sync(run.id, answer), lambda: other.cancel_sync(run.id))
+        after = one.get_sync(run.id)
+        assert after.status in ("cancelled", "finished")
+        assert {question.state for question in after.questions} <= {"answered", "cancelled"}
+        told = numbers(one, run)
+        assert told == list(range(1, len(told) + 1))
+
+
+def test_a_cancel_reaches_the_owner_in_another_process(office: Office) -> None:
+    shop = Shop(delays={"search_docs": 0.9})
+    turns = [says("", call("search_docs", {"query": "x"}, id=f"s{n}")) for n in range(8)]
+    owner, other = office(turns, shop), office(turns, shop)
+    found: list[Any] = []
+
+    def drive() -> None:
+        found.append(owner.start_sync("go", run_id="run_c", thread_id="t"))
+
+    thread = threading.Thread(target=drive)
+    thread.start()
+    while not other.database.read(lambda c: journal.find_run_ids(c, "run_c")):
+        time.sleep(0.02)
+    cancelled = other.cancel_sync("run_c", by="li")
+    thread.join(30)
+    assert (cancelled.status, found[0].status) == ("cancelled", "cancelled")
+
+
+def test_a_dead_owners_run_is_recovered_by_one(office: Office) -> None:
+    runners = [office(["hello"]) for _ in range(3)]
+    lost = starts.new_run(
+        "go",
+        thread_id="t",
+        by=None,
+        run_id="run_d",
+        graph=runners[0].name,
+        signature="s",
+        owner="dead",
+        lease_s=-1,
+    )
+    runners[0].database.write(lambda c: starts.store(c, lost))
+    found = at_once(*(lambda one=one: one.recover_sync("run_d") for one in runners))  # type: ignore[misc]
+    assert sum(isinstance(result, Run) for result in found) == 1, found
+    assert all(isinstance(result, Run | RunBusy | NotResumable) for result in found), found
+    with pytest.raises(LeaseLost):
+        runners[0].database.write(lambda c: leases.hold(c, "run_d", 1))
+
+
+def test_one_of_many_claims_wins_and_events_are_numbered_without_gap_or_twin(office: Office) -> None:
+    runner = office(["hello"])
+    lost = starts.new_run(
+        "go", thread_id="t", by=None, run_id="run_e", graph="g", signature="s", owner="dead", lease_s=-1
+    )
+    runner.database.write(lambda c: starts.store(c, lost))
+
+    def claim() -> int:
+        return runner.database.write(
+            lambda c: leases.claim(c, "run_e", RunEvent.RECOVER, owner="new", lease_s=30)
+        )
+
+    found = at_once(*[claim] * 6)
+    assert sorted(str(one) for one in found if isinstance(one, int)) == ["2"], found
+    assert sum(isinstance(one, RunBusy) for one in found) == 5, found
+
+    def tell(place: int) -> None:
+        for number in range(10):
+            fact = starts.StepStarted(run_id="run_e", path=f"p{place}", step=number)
+            runner.database.write(lambda c, fact=fact: journal.append_events(c, "run_e", [fact], fence=2))  # type: ignore[misc]
+
+    assert at_once(*(lambda place=place: tell(place) for place in range(4))) == [None] * 4  # type: ignore[misc]
+    stored = runner.database.read(lambda c: journal.read_events(c, "run_e"))
+    assert [event.number for event in stored] == list(range(1, 43))
+
+
+def test_call_ids_of_any_length_and_form(office: Office) -> None:
+    ids = ["c" * 300, "支付", "nul \0", "c" * 299]
+    turn = says("", *(call("search_docs", {"query": f"q{n} \0"}, id=one) for n, one in enumerate(ids)))
+    runner = office([turn, "done"])
+    run = runner.start_sync("go \0", by="x")
+    assert (run.status, [one.outcome for one in run.calls]) == ("finished", ["ok"] * 4), run.row.error
