@@ -68,6 +68,12 @@ async def drive(url: str, effects: str, first: str, command: str, *rest: str) ->
     app = runner(url, Path(effects), first)
     if command == "start":
         run = await app.start("go", run_id=rest[0])
+    elif command == "message":
+        before = await app.get(rest[0])
+        run = await app.start("never mind", thread_id=before.thread_id)
+        calls = [[one.tool, one.outcome] for one in (await app.get(rest[0])).calls]
+        app.close()
+        return {"status": run.status, "calls": calls}
     elif command == "recover":
         run = await app.recover(rest[0])
     else:

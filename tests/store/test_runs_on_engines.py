@@ -1,15 +1,21 @@
 """Whole runs on every engine: the fences, claims and counts that rest on what a transaction sees."""
 
+import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+from runs import crash_app
 from runs.shop import LIMITS, Shop
+from store.processes import PROCESSES
 
 from adjourn.checkpoints import journal, leases
 from adjourn.checkpoints.errors import AlreadyAnswered, LeaseLost, NotResumable, RunBusy
+from adjourn.checkpoints.events import StepStarted
 from adjourn.checkpoints.lifecycle import RunEvent
 from adjourn.graph import Run, Runner, build_react, starts
 from adjourn.nodes import ScriptedModel, approve
@@ -35,8 +41,9 @@ def office(shared_url: str) -> Iterator[Office]:
         one.close()
 
 
-def at_once(*works: Callable[[], Any]) -> list[Any]:
+def at_once(works: Iterable[Callable[[], Any]]) -> list[Any]:
     """What each gives or raises, all begun at the same moment, each in a thread of its own."""
+    works = list(works)
     barrier, found = threading.Barrier(len(works)), [None] * len(works)
 
     def body(place: int) -> None:
@@ -63,7 +70,7 @@ def test_a_run_stops_and_goes_on_elsewhere(office: Office) -> None:
     first = office([RESTART, "done"], shop)
     run = first.start_sync("重启支付服务 🙂", thread_id="ops", by="wang")
     assert run.status == "interrupted"
-    second = office([RESTART, "done"], shop)
+    second = office([RESTART, "done", "again"], shop)
     (question,) = second.get_sync(run.id).interrupts
     done = second.resume_sync(run.id, {question.id: approve()}, by="li")
     assert (done.status, done.answer, shop.count("restart_service")) == ("finished", "done", 1)
@@ -80,9 +87,7 @@ def test_two_answers_at_once_one_wins(office: Office) -> None:
     for number in range(1, 5):
         run = one.start_sync("restart", thread_id=f"t{number}")
         answer = {run.interrupts[0].id: approve()}
-        found = at_once(
-            *(lambda runner=runner: runner.resume_sync(run.id, answer) for runner in (one, other))
-        )
+        found = at_once(partial(runner.resume_sync, run.id, answer) for runner in (one, other))
         assert sum(isinstance(result, Run) and result.status == "finished" for result in found) == 1, found
         assert sum(isinstance(result, AlreadyAnswered | RunBusy) for result in found) == 1, found
         assert shop.count("restart_service") == number
@@ -95,9 +100,7 @@ def test_two_messages_at_once_start_one_run(office: Office) -> None:
     turns = [says("", call("search_docs", {"query": "x"}, id="s")), "done"]
     runners = [office(turns, slow) for _ in range(3)]
     for number in range(3):
-        found = at_once(
-            *(lambda one=one: one.start_sync("go", thread_id=f"t{number}") for one in runners)  # type: ignore[misc]
-        )
+        found = at_once(partial(one.start_sync, "go", thread_id=f"t{number}") for one in runners)
         assert sum(isinstance(result, Run) and result.status == "finished" for result in found) == 1, found
         assert sum(isinstance(result, RunBusy) for result in found) == 2, found
 
@@ -105,7 +108,7 @@ def test_two_messages_at_once_start_one_run(office: Office) -> None:
 def test_two_messages_at_once_pass_over_a_waiting_run_once(office: Office) -> None:
     runners = [office([RESTART, "another way", "done"]) for _ in range(2)]
     waiting = runners[0].start_sync("restart", thread_id="t")
-    found = at_once(*(lambda one=one: one.start_sync("wait", thread_id="t") for one in runners))  # type: ignore[misc]
+    found = at_once(partial(one.start_sync, "wait", thread_id="t") for one in runners)
     finished = [result for result in found if isinstance(result, Run)]
     assert finished, found
     assert all(isinstance(result, Run | RunBusy) for result in found), found
@@ -122,7 +125,7 @@ def test_cancel_of_a_waiting_run_against_its_answer(office: Office) -> None:
     for number in range(3):
         run = one.start_sync("restart", thread_id=f"t{number}")
         answer = {run.interrupts[0].id: approve()}
-        at_once(lambda: one.resume_sync(run.id, answer), lambda: other.cancel_sync(run.id))
+        at_once([partial(one.resume_sync, run.id, answer), partial(other.cancel_sync, run.id)])
         after = one.get_sync(run.id)
         assert after.status in ("cancelled", "finished")
         assert {question.state for question in after.questions} <= {"answered", "cancelled"}
@@ -161,7 +164,7 @@ def test_a_dead_owners_run_is_recovered_by_one(office: Office) -> None:
         lease_s=-1,
     )
     runners[0].database.write(lambda c: starts.store(c, lost))
-    found = at_once(*(lambda one=one: one.recover_sync("run_d") for one in runners))  # type: ignore[misc]
+    found = at_once(partial(one.recover_sync, "run_d") for one in runners)
     assert sum(isinstance(result, Run) for result in found) == 1, found
     assert all(isinstance(result, Run | RunBusy | NotResumable) for result in found), found
     with pytest.raises(LeaseLost):
@@ -180,18 +183,44 @@ def test_one_of_many_claims_wins_and_events_are_numbered_without_gap_or_twin(off
             lambda c: leases.claim(c, "run_e", RunEvent.RECOVER, owner="new", lease_s=30)
         )
 
-    found = at_once(*[claim] * 6)
+    found = at_once([claim] * 6)
     assert sorted(str(one) for one in found if isinstance(one, int)) == ["2"], found
     assert sum(isinstance(one, RunBusy) for one in found) == 5, found
 
     def tell(place: int) -> None:
         for number in range(10):
-            fact = starts.StepStarted(run_id="run_e", path=f"p{place}", step=number)
-            runner.database.write(lambda c, fact=fact: journal.append_events(c, "run_e", [fact], fence=2))  # type: ignore[misc]
+            fact = StepStarted(run_id="run_e", step=100 * (place + 1) + number)
+            runner.database.write(partial(journal.append_events, run_id="run_e", facts=[fact], fence=2))
 
-    assert at_once(*(lambda place=place: tell(place) for place in range(4))) == [None] * 4  # type: ignore[misc]
+    assert at_once(partial(tell, place) for place in range(4)) == [None] * 4
     stored = runner.database.read(lambda c: journal.read_events(c, "run_e"))
     assert [event.number for event in stored] == list(range(1, 43))
+
+
+def test_a_killed_owners_write_is_not_run_again_a_person_is_asked(shared_url: str, tmp_path: Path) -> None:
+    effects, out = tmp_path / "effects", tmp_path / "out"
+    hold, inside = effects.with_suffix(".hold-pay"), effects.with_suffix(".in-pay")
+
+    def process(*command: str) -> Any:
+        given = (str(out), shared_url, str(effects), "pay", *command)
+        started = PROCESSES.Process(target=crash_app.child, args=given)
+        started.start()
+        return started
+
+    hold.touch()
+    owner = process("start", "run_k")
+    while not inside.exists():
+        assert owner.is_alive()
+        time.sleep(0.01)
+    owner.kill()
+    owner.join()
+    hold.unlink()
+    time.sleep(crash_app.LEASE_S * 1.2)
+    process("recover", "run_k").join(60)
+    (question,) = json.loads(out.read_text())["interrupts"]
+    process("resume", "run_k", json.dumps({question: {"action": "happened", "result": "paid"}})).join(60)
+    assert json.loads(out.read_text())["status"] == "finished"
+    assert effects.read_text().splitlines() == ["look a", "pay b"]
 
 
 def test_call_ids_of_any_length_and_form(office: Office) -> None:

@@ -1,12 +1,12 @@
 """What a person sees with `sqlite3 FILE` and plain SELECTs (C-69, C-70)."""
 
-import sqlite3
 import subprocess
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from store.stored_graphs import config, put
+from store.stored_graphs import config, execute, put
 
 from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.checkpoints.views import read_view, view_names, view_statements
@@ -27,41 +27,48 @@ VALUES ('i1', 'run_1', 2, 'c3', 0, 'confirm_risky', 'restart', '{}', 'risky', '{
 """
 
 
+def fill(saver: SQLAlchemySaver) -> None:
+    first = [HumanMessage("看看支付服务", id="h"), AIMessage("one moment", id="old")]
+    where = put(saver, config(), {"messages": first})
+    talk = [
+        first[0],
+        AIMessage("", id="a", tool_calls=CALLS),
+        ToolMessage('{"ok": true}', id="o", tool_call_id="c1", name="search"),
+    ]
+    put(saver, where, {"messages": [*talk, AIMessage("All is well.", id="z")]}, 2)
+    put(saver, config("u"), {"messages": [HumanMessage("hello", id="h")]})
+
+
 @pytest.fixture
-def path(file_url: str) -> str:
-    with SQLAlchemySaver(file_url) as saver:
-        first = [HumanMessage("看看支付服务", id="h"), AIMessage("one moment", id="old")]
-        where = put(saver, config(), {"messages": first})
-        talk = [
-            first[0],
-            AIMessage("", id="a", tool_calls=CALLS),
-            ToolMessage('{"ok": true}', id="o", tool_call_id="c1", name="search"),
-        ]
-        put(saver, where, {"messages": [*talk, AIMessage("All is well.", id="z")]}, 2)
-        put(saver, config("u"), {"messages": [HumanMessage("hello", id="h")]})
-    return file_url.removeprefix("sqlite:///")
+def filled(saver: SQLAlchemySaver) -> SQLAlchemySaver:
+    fill(saver)
+    for statement in RUN.split(";\n"):
+        if statement.strip():
+            execute(saver, statement)
+    return saver
 
 
-def select(path: str, query: str) -> list[Any]:
-    connection = sqlite3.connect(path)
-    try:
-        return connection.execute(query).fetchall()
-    finally:
-        connection.close()
+def select(saver: SQLAlchemySaver, query: str) -> list[Any]:
+    return saver.database.read(lambda connection: [tuple(row) for row in connection.execute(sa.text(query))])
 
 
-def test_v_messages_reads_as_the_conversation(path: str) -> None:
-    assert select(path, "SELECT thread_id, position, role, name, content, tool_call_id FROM v_messages") == [
+def test_v_messages_reads_as_the_conversation(filled: SQLAlchemySaver) -> None:
+    assert select(
+        filled, "SELECT thread_id, position, role, name, content, tool_call_id FROM v_messages"
+    ) == [
         ("t", 1, "user", None, "看看支付服务", None),
         ("t", 2, "assistant", None, "", None),
         ("t", 3, "tool", "search", '{"ok": true}', "c1"),
         ("t", 4, "assistant", None, "All is well.", None),
         ("u", 1, "user", None, "hello", None),
     ]
-    assert "search" in select(path, "SELECT tool_calls FROM v_messages WHERE message_id = 'a'")[0][0]
+    assert "search" in select(filled, "SELECT tool_calls FROM v_messages WHERE message_id = 'a'")[0][0]
 
 
-def test_the_sqlite3_program_shows_it_without_python(path: str) -> None:
+def test_the_sqlite3_program_shows_it_without_python(file_url: str) -> None:
+    with SQLAlchemySaver(file_url) as saver:
+        fill(saver)
+    path = file_url.removeprefix("sqlite:///")
     try:
         shown = subprocess.run(
             ["sqlite3", path, "select content from v_messages where thread_id = 't'"],
@@ -74,23 +81,20 @@ def test_the_sqlite3_program_shows_it_without_python(path: str) -> None:
     assert shown.stdout.splitlines()[0] == "看看支付服务"
 
 
-def test_the_views_answer_what_people_ask(path: str) -> None:
-    connection = sqlite3.connect(path)
-    connection.executescript(RUN)
-    connection.close()
-    assert select(path, "SELECT id, stop_reason, wall_ms FROM v_runs") == [
+def test_the_views_answer_what_people_ask(filled: SQLAlchemySaver) -> None:
+    assert select(filled, "SELECT id, stop_reason, wall_ms FROM v_runs") == [
         ("run_2", "ask_user", 1000),
         ("run_1", "answered", 2500),
     ]
-    assert select(path, "SELECT thread_id, waits FROM v_threads ORDER BY thread_id") == [("t", 0), ("u", 1)]
-    assert select(path, "SELECT id, thread_id FROM v_waiting") == [("i2", "u")]
-    assert select(path, "SELECT id, state FROM v_answers") == [("i1", "answered")]
-    assert select(path, "SELECT call_id, took_ms FROM v_calls") == [("c1", 100), ("c2", 300), ("c3", None)]
-    assert select(path, "SELECT * FROM v_tools") == [
-        ("search", 2, 2, 1, 0.5, 200.0, 300),
+    assert select(filled, "SELECT thread_id, waits FROM v_threads ORDER BY thread_id") == [("t", 0), ("u", 1)]
+    assert select(filled, "SELECT id, thread_id FROM v_waiting") == [("i2", "u")]
+    assert select(filled, "SELECT id, state FROM v_answers") == [("i1", "answered")]
+    assert select(filled, "SELECT call_id, took_ms FROM v_calls") == [("c1", 100), ("c2", 300), ("c3", None)]
+    assert sorted(select(filled, "SELECT * FROM v_tools")) == [
         ("restart", 1, 0, 0, None, None, None),
+        ("search", 2, 2, 1, 0.5, 200.0, 300),
     ]
-    assert dict(select(path, "SELECT * FROM v_metrics")) == {
+    assert dict(select(filled, "SELECT * FROM v_metrics")) == {
         "runs": 2.0,
         "steps per run": 4.0,
         "tool calls": 3.0,
@@ -102,19 +106,18 @@ def test_the_views_answer_what_people_ask(path: str) -> None:
         "output tokens": 0.0,
         "cost": 0.0,
     }
-    assert dict(select(path, "SELECT * FROM v_stop_reasons")) == {"ask_user": 1, "answered": 1}
+    assert dict(select(filled, "SELECT * FROM v_stop_reasons")) == {"ask_user": 1, "answered": 1}
 
 
-def test_every_view_has_a_comment_and_can_be_read(path: str) -> None:
-    statements = view_statements("sqlite")
+def test_every_view_has_a_comment_and_can_be_read(filled: SQLAlchemySaver) -> None:
+    statements = view_statements(filled.database.engine.dialect.name)
     assert len(statements) == len(view_names())
     for statement in statements:
         assert statement.splitlines()[1].startswith("-- "), statement
-    with SQLAlchemySaver(f"sqlite:///{path}") as saver:
-        for name in view_names():
-            saver.database.read(lambda connection, name=name: read_view(connection, name, 5))
-        with pytest.raises(KeyError):
-            saver.database.read(lambda connection: read_view(connection, "runs; DROP TABLE runs"))
+    for name in view_names():
+        filled.database.read(lambda connection, name=name: read_view(connection, name, 5))
+    with pytest.raises(KeyError):
+        filled.database.read(lambda connection: read_view(connection, "runs; DROP TABLE runs"))
 
 
 @pytest.mark.parametrize("dialect", ["postgresql", "mysql", "mariadb"])

@@ -226,7 +226,7 @@ def _event_values(run_id: str, fact: Event, at: str) -> dict[str, Any]:
         "type": fact.word,
         "step": fact.step,
         "path": fact.path,
-        "key": fact.key if len(fact.key) <= KEY_LENGTH else shortened(fact.key, KEY_LENGTH),
+        "key": shortened(fact.key, KEY_LENGTH),
         "data": to_json(fact.own()),
         "at": at,
     }

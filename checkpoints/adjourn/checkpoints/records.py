@@ -29,11 +29,15 @@ def to_text(value: str | None) -> str | None:
 
 
 def shortened(value: str, length: int) -> str:
-    """`value`, cut to `length` characters where it is longer, its end replaced by a hash of all of it."""
-    if len(value) <= length:
+    """`value` as a key of at most `length` characters.
+
+    What is longer, or holds what no text column takes, ends in a hash of all of it instead.
+    """
+    plain = to_text(value) or ""
+    if plain == value and len(value) <= length:
         return value
     digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    return f"{value[: length - 33]}#{digest}"
+    return f"{plain[: length - 33]}#{digest}"
 
 
 def from_json(text: str | None, table: str, key: str) -> Any:
