@@ -409,3 +409,17 @@ async def test_c76_a_long_history_is_held_within_its_budget_and_stays_whole_in_t
     assert len(sent) < 10
     state = await runner.graph.aget_state({"configurable": {"thread_id": "t"}})
     assert len(state.values["messages"]) == 16
+
+
+async def test_c74_three_megabytes_are_cut_and_stored_once(house, tmp_path):
+    @tool(effect="read")
+    def huge() -> list[dict]:
+        """Huge."""
+        return [{"n": n, "text": "x" * 1000} for n in range(3000)]
+
+    run = await house.runner([says("", call("huge", {}, id="h")), "ok"], tools=[huge]).start("go")
+    (answer,) = [one for one in house.models[0].requests[1] if isinstance(one, ToolMessage)]
+    assert len(answer.text) <= 8_000
+    assert "cut" in json.loads(answer.text)
+    assert run.calls[0].result == answer.text
+    assert (tmp_path / "adjourn.db").stat().st_size < 1_000_000

@@ -39,11 +39,13 @@ def test_a_newer_database_is_refused_and_not_touched(file_url: str) -> None:
     first = Database(file_url)
     first.write(lambda connection: connection.execute(sa.text("UPDATE schema_version SET version = 99")))
     first.close()
+    before = Path(file_url.removeprefix("sqlite:///")).read_bytes()
     second = Database(file_url)
     with pytest.raises(SchemaVersionError, match="upgrade") as caught:
         second.setup()
     assert (caught.value.found, caught.value.known) == (99, VERSION)
     second.close()
+    assert Path(file_url.removeprefix("sqlite:///")).read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,7 @@ LOOKS_ALIKE = [
     "http://host:8080/a@b",
     "PWD=/root",
     "KeyError: 'password'",
+    '{"ask": "password:", "next": "token="}',
     "不需要密钥：由替身扮演模型。密码：请输入",
     "api_key=SecretStr(key), token = re.compile(x)",
     "-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----",
@@ -279,14 +280,16 @@ HOSTILE = [
 def test_c73_masking_is_linear_in_the_text(piece):
     def took(size):
         text = (piece * (size // len(piece) + 1))[:size]
-        times = []
-        for _ in range(3):
-            began = time.process_time()  # of this process only: other work on the machine does not count
-            mask_text(text)
-            times.append(time.process_time() - began)
-        return min(times)
+        began = time.process_time()  # of this process only: other work on the machine counts less
+        mask_text(text)
+        return time.process_time() - began
 
-    assert took(120_000) <= 6 * took(30_000) + 0.01
+    small, large = float("inf"), float("inf")
+    for _ in range(6):  # the least of several is what the work takes; more only where it was disturbed
+        small, large = min(small, took(30_000)), min(large, took(120_000))
+        if large <= 6 * small:
+            return
+    assert large <= 6 * small
 
 
 def test_c73_in_the_logs_of_the_demo_it_finds_each_address_and_number_and_nothing_else():

@@ -87,6 +87,7 @@ class Database:
         self._writing: Connection | None = None
         self._setup_lock = threading.Lock()
         self._is_set_up = False
+        self.version_found: int | None = None  # of the schema, when this process came; None: there was none
 
     def _engine(self) -> Engine:
         try:
@@ -176,9 +177,11 @@ class Database:
         return await asyncio.get_running_loop().run_in_executor(pool, work)
 
     def setup(self) -> None:
-        """Create what is missing. Called before the first transaction; a second call costs nothing.
+        """Create what is missing, upgrade what is older. Called before the first transaction; a second call
+        costs nothing.
 
-        Raises `StoreError` when the file cannot be opened or is no database.
+        Raises `StoreError` when the file cannot be opened or is no database, `SchemaVersionError` when it is
+        newer than this program.
         """
         if self._is_set_up:
             return
@@ -187,7 +190,7 @@ class Database:
                 from adjourn.checkpoints.setup import prepare
 
                 try:
-                    prepare(self)
+                    self.version_found = prepare(self)
                 except (DBAPIError, sqlite3.Error, OSError) as error:
                     raise StoreError(self._why_not_open(error)) from error
                 self._is_set_up = True

@@ -84,6 +84,13 @@ runs = Table(
     ).ddl_if(callable_=_has_partial_indexes),
     Index("ix_runs_thread_created", "thread_id", "created_at"),  # the runs of one conversation, newest last
     Index("ix_runs_status_created", "status", "created_at"),  # who waits; newest first
+    # the runs that worked for a run; most work for nobody
+    Index(
+        "ix_runs_parent_run_id",
+        "parent_run_id",
+        sqlite_where=text("parent_run_id IS NOT NULL"),
+        postgresql_where=text("parent_run_id IS NOT NULL"),
+    ),
 )
 
 # MySQL has no partial index: there, a generated column that is NULL for runs that ended says the same.

@@ -1,4 +1,7 @@
-"""Creates what is missing in a database, and refuses one that a newer version wrote."""
+"""Creates what is missing in a database, upgrades an older one, and refuses one that a newer version wrote."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -6,37 +9,39 @@ from sqlalchemy.engine import Connection
 from adjourn.checkpoints.database import Database, now
 from adjourn.checkpoints.ddl import sqlite_statements
 from adjourn.checkpoints.errors import SchemaVersionError, StoreError
+from adjourn.checkpoints.migrations import MIGRATIONS
 from adjourn.checkpoints.run_schema import runs
 from adjourn.checkpoints.schema import schema_version
-from adjourn.checkpoints.views import create_views
+from adjourn.checkpoints.views import create_views, drop_views
 
-VERSION = 1  # of the tables; one more with each migration
-LOCK = 6_420_901_177  # names the lock under which PostgreSQL and MySQL create; any number does
+VERSION = 1 + len(MIGRATIONS)  # of the tables
+LOCK = 6_420_901_177  # names the lock under which PostgreSQL creates and upgrades; any number does
 LOCK_TIMEOUT_S = 60
 
 TABLES = runs.metadata  # of the saver and of the runtime: each module adds its tables when it is imported
 
 
-def prepare(database: Database) -> None:
-    """Create tables and views if they are missing, in one transaction.
+def prepare(database: Database) -> int | None:
+    """Create tables and views if they are missing, upgrade older ones, in one transaction (C-94).
 
-    Safe when several processes open a new database at once: one creates, the others wait and find it done.
+    Gives the version that was found; None for a database without tables. Safe when several processes open a
+    database at once: one does it, the others wait and find it done.
     Raises `SchemaVersionError` when the database is newer than this program; then nothing was touched.
     Raises `StoreError` when the database holds tables of these names that are not Adjourn's.
     """
-    database.write_unprepared(_prepare)
+    # Most openings find everything done, and need no lock.
+    found = database.write_unprepared(_version)
+    if found == _known():
+        return found
+    if found is not None and found > _known():
+        raise SchemaVersionError(found, _known())
+    with _turn(database):
+        database.write_unprepared(_bring_up)
+    return found
 
 
-def _prepare(connection: Connection) -> None:
-    # A query for one row first: most openings find everything done and need no lock.
-    found = _version(connection)
-    if found is None:
-        _lock(connection)
-        found = _version(connection)
-    if found is not None and found > VERSION:
-        raise SchemaVersionError(found, VERSION)
-    if found is None:
-        _create(connection)
+def _known() -> int:
+    return 1 + len(MIGRATIONS)
 
 
 def _version(connection: Connection) -> int | None:
@@ -46,13 +51,38 @@ def _version(connection: Connection) -> int | None:
     return version
 
 
-def _lock(connection: Connection) -> None:
-    """Wait until no other process creates. SQLite needs nothing: a writing transaction is alone."""
-    name = connection.dialect.name
-    if name == "postgresql":
+@contextmanager
+def _turn(database: Database) -> Iterator[None]:
+    """On MySQL, wait until no other process creates or upgrades.
+
+    There, each change of a table commits by itself: the lock has to be one of a connection. The others wait
+    inside their transaction: a writing one is alone on SQLite, and `_bring_up` locks on PostgreSQL.
+    """
+    if database.engine.dialect.name not in ("mysql", "mariadb"):
+        yield
+        return
+    name = f"adjourn {database.url.database}"[:64]  # locks are the server's, not a database's
+    with database.engine.connect() as connection:
+        if connection.execute(sa.select(sa.func.get_lock(name, LOCK_TIMEOUT_S))).scalar() != 1:
+            raise StoreError(
+                f"another process has been creating or upgrading this database for {LOCK_TIMEOUT_S} s; "
+                "try again when it has ended"
+            )
+        try:
+            yield
+        finally:
+            connection.execute(sa.select(sa.func.release_lock(name)))
+
+
+def _bring_up(connection: Connection) -> None:
+    """Create or upgrade, unless another process has done so in the meantime."""
+    if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
-    elif name in ("mysql", "mariadb"):
-        connection.execute(sa.select(sa.func.get_lock(str(LOCK), LOCK_TIMEOUT_S)))
+    found = _version(connection)
+    if found is None:
+        _create(connection)
+    elif found < _known():
+        _upgrade(connection, found)
 
 
 def _create(connection: Connection) -> None:
@@ -67,5 +97,14 @@ def _create(connection: Connection) -> None:
     else:
         TABLES.create_all(connection)
     create_views(connection)
-    row = {"id": 1, "version": VERSION, "updated_at": now()}
+    row = {"id": 1, "version": _known(), "updated_at": now()}
     connection.execute(schema_version.insert().values(row))
+
+
+def _upgrade(connection: Connection, found: int) -> None:
+    drop_views(connection)  # a view would hold fast the columns that it shows
+    for migration in MIGRATIONS:
+        if migration.version > found:
+            migration.upgrade(connection)
+    create_views(connection)
+    connection.execute(schema_version.update().values(version=_known(), updated_at=now()))

@@ -76,7 +76,7 @@ def pruning(strategy: str) -> Callable[..., None]:
 def keep_latest(connection: Connection, thread_ids: Sequence[str]) -> None:
     """Take away all but the newest checkpoint of each namespace, and what its DeltaChannels need."""
     for thread_id in thread_ids:
-        _shrink(connection, thread_id, lambda rows: {max(rows)} if rows else set())
+        shrink(connection, thread_id, lambda rows: {max(rows)} if rows else set())
 
 
 def threads_of_runs(connection: Connection, run_ids: Sequence[str]) -> list[str]:
@@ -85,7 +85,7 @@ def threads_of_runs(connection: Connection, run_ids: Sequence[str]) -> list[str]
     tree = threads.join(namespaces, namespaces.c.thread == threads.c.id).join(
         checkpoints, checkpoints.c.namespace == namespaces.c.id
     )
-    for batch in _batches(run_ids):
+    for batch in batches(run_ids):
         query = sa.select(threads.c.thread_id).select_from(tree).where(checkpoints.c.run_id.in_(batch))
         found += connection.execute(query.distinct()).scalars()
     return list(dict.fromkeys(found))
@@ -94,7 +94,7 @@ def threads_of_runs(connection: Connection, run_ids: Sequence[str]) -> list[str]
 def delete_runs(connection: Connection, thread_id: str, run_ids: Sequence[str]) -> None:
     """Take the checkpoints of these runs out of a thread."""
     unwanted = set(run_ids)
-    _shrink(
+    shrink(
         connection, thread_id, lambda rows: {key for key, row in rows.items() if row.run_id not in unwanted}
     )
 
@@ -102,7 +102,7 @@ def delete_runs(connection: Connection, thread_id: str, run_ids: Sequence[str]) 
 Rows = dict[str, Any]  # checkpoint id -> its row, of one namespace
 
 
-def _shrink(connection: Connection, thread_id: str, wanted: Callable[[Rows], set[str]]) -> None:
+def shrink(connection: Connection, thread_id: str, wanted: Callable[[Rows], set[str]]) -> None:
     """Keep the checkpoints that `wanted` names, and what they need; void every process's memory."""
     thread = connection.execute(sa.select(threads.c.id).where(threads.c.thread_id == thread_id)).scalar()
     if thread is None:
@@ -120,6 +120,7 @@ def _shrink_namespace(connection: Connection, namespace: int, wanted: Callable[[
         checkpoints.c.checkpoint_id,
         checkpoints.c.parent_id,
         checkpoints.c.run_id,
+        checkpoints.c.ts,
         checkpoints.c.channels,
         checkpoints.c.metadata,
     ).where(checkpoints.c.namespace == namespace)
@@ -128,7 +129,7 @@ def _shrink_namespace(connection: Connection, namespace: int, wanted: Callable[[
     for checkpoint_id in list(kept):
         kept |= _delta_ancestors(rows, checkpoint_id)
     gone = [checkpoint_id for checkpoint_id in rows if checkpoint_id not in kept]
-    for batch in _batches(gone):
+    for batch in batches(gone):
         for table in (checkpoint_writes, checkpoints):
             here = sa.and_(table.c.namespace == namespace, table.c.checkpoint_id.in_(batch))
             connection.execute(table.delete().where(here))
@@ -224,7 +225,7 @@ def _tree(table: str, key: str, text: str) -> Any:
 
 
 def _delete_rows(connection: Connection, table: sa.Table, thread: int, seqs: Iterable[int]) -> None:
-    for batch in _batches(list(seqs)):
+    for batch in batches(list(seqs)):
         connection.execute(table.delete().where(table.c.thread == thread, table.c.seq.in_(batch)))
 
 
@@ -240,6 +241,7 @@ def _name_newest(connection: Connection, thread: int) -> None:
     connection.execute(threads.update().where(threads.c.id == thread).values(checkpoint_id=newest, step=step))
 
 
-def _batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    for start in range(0, len(items), BATCH):
-        yield items[start : start + BATCH]
+def batches(items: Sequence[Item], size: int = BATCH) -> Iterator[Sequence[Item]]:
+    """The items in order, at most `size` at a time."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

@@ -9,6 +9,7 @@ import re
 from importlib import resources
 from typing import Any
 
+import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 # Each word of views.sql, per database. `{0}` and `{1}` are the columns in its brackets.
@@ -54,6 +55,14 @@ def create_views(connection: Connection) -> None:
             connection.exec_driver_sql(statement.replace("%", "%%"))
         else:
             connection.exec_driver_sql(statement)
+
+
+def drop_views(connection: Connection) -> None:
+    """Drop every view, whatever version made it: they hold no data."""
+    quote = connection.dialect.identifier_preparer.quote
+    for name in sa.inspect(connection).get_view_names():
+        if name.startswith("v_"):
+            connection.exec_driver_sql(f"DROP VIEW {quote(name)}")
 
 
 def view_names() -> list[str]:

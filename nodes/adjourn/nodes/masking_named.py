@@ -82,7 +82,8 @@ def _announced(text: str, name: re.Match[str]) -> Span | None:
 
 # -- values
 
-_QUOTE = re.compile(r"(\\{0,7})([\"'])")
+# Not the quote that closes a text which ends with the name: `{"ask": "password:", "next": 1}`
+_QUOTE = re.compile(r"(\\{0,7})([\"'])(?!\s{0,4}(?:,\s{0,4}[\"'{\[\\]|[}\]]{1,8}(?:[\s,\"'\\]|\Z)|\Z))")
 _INSIDE = {
     '"': re.compile(r'[^"\\\n]*+(?:\\.[^"\\\n]*+)*+'),
     "'": re.compile(r"[^'\\\n]*+(?:\\.[^'\\\n]*+)*+"),

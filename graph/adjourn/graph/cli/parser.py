@@ -214,3 +214,56 @@ def recover(
     from adjourn.graph.cli import drive
 
     return drive.recover(settings_of(store, app, json, lang), run, by=by)
+
+
+@app.command()
+def prune(
+    *,
+    older_than: Annotated[
+        str,
+        typer.Option("--older-than", metavar="AGE", help="Runs that ended so long ago: 30d, 12h, 90m."),
+    ],
+    keep_last: Annotated[
+        int,
+        typer.Option("--keep-last", min=0, metavar="N", help="So many newest runs of each thread stay."),
+    ] = 0,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Failed runs go as well, and can then not be tried again.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would go.")] = False,
+    store: Store = DEFAULT_STORE,
+    json: Json = False,
+    lang: Lang = None,
+) -> int:
+    """Take old runs away. What works, waits or can be tried again stays, with its thread."""
+    from adjourn.graph.cli import upkeep
+
+    return upkeep.prune_runs(
+        settings_of(store, json=json, lang=lang),
+        older_than=older_than,
+        keep_last=keep_last,
+        failed=failed,
+        dry_run=dry_run,
+    )
+
+
+@app.command()
+def forget(
+    threads: Annotated[list[str], typer.Argument(metavar="THREAD...", help="Ids of conversations.")],
+    *,
+    store: Store = DEFAULT_STORE,
+    json: Json = False,
+    lang: Lang = None,
+) -> int:
+    """Take everything of a conversation away, for good: messages, checkpoints, runs, answers, events."""
+    from adjourn.graph.cli import upkeep
+
+    return upkeep.forget_threads(settings_of(store, json=json, lang=lang), threads)
+
+
+@app.command()
+def migrate(*, store: Store = DEFAULT_STORE, json: Json = False, lang: Lang = None) -> int:
+    """Upgrade a database of an older version, as opening it would."""
+    from adjourn.graph.cli import upkeep
+
+    return upkeep.migrate_store(settings_of(store, json=json, lang=lang))

@@ -69,6 +69,30 @@ TEXTS: dict[str, dict[str, str]] = {
     "form.action.happened": {"en": "happened: it took effect, with this result", "zh": "已生效：填写结果"},
     "form.action.run": {"en": "run: it did not happen, run it", "zh": "执行：尚未生效，重新执行"},
     "form.action.leave": {"en": "leave: nobody knows, leave it", "zh": "搁置：无法确定，不再执行"},
+    "pruned": {
+        "en": "{runs} runs and {threads} whole threads taken away; {shortened} threads lost old runs",
+        "zh": "已删除 {runs} 次运行、{threads} 个完整会话；另有 {shortened} 个会话删除了旧运行",
+    },
+    "would_prune": {
+        "en": "would take away {runs} runs and {threads} whole threads; {shortened} threads would lose old runs",
+        "zh": "将删除 {runs} 次运行、{threads} 个完整会话；另有 {shortened} 个会话将删除旧运行",
+    },
+    "forgotten": {
+        "en": "thread {thread}: everything taken away, {runs} runs",
+        "zh": "会话 {thread}：全部数据已删除，共 {runs} 次运行",
+    },
+    "migrated": {
+        "en": "schema version {version}; it was {before}",
+        "zh": "数据库结构版本 {version}；此前为 {before}",
+    },
+    "up_to_date": {
+        "en": "schema version {version}; nothing to do",
+        "zh": "数据库结构版本 {version}；无需升级",
+    },
+    "imported": {
+        "en": "thread {thread}: {checkpoints} checkpoints",
+        "zh": "会话 {thread}：{checkpoints} 个检查点",
+    },
     "demo.stand_in": {
         "en": "A bundled stand-in plays the model: rules, no network and no key. "
         "A real one: adjourn demo --model openai:NAME",

@@ -1,0 +1,26 @@
+"""The list of migrations, oldest first.
+
+A migration is a module `m0002_what_it_does.py` beside this one, named by the version that it leads to, with one
+function `upgrade(connection)`. It says what changes in the tables and carries the rows over; views are no
+business of it, they are made anew after all migrations. Once released it is never changed: it says how the
+tables were then, and does not use today's `schema.py`.
+
+On SQLite and PostgreSQL all migrations of an opening are one transaction. MySQL and MariaDB commit each change
+of a table by itself: there, an upgrade that is cut off has to be gone on with from a backup.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlalchemy.engine import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step: a database of `version - 1` becomes one of `version`."""
+
+    version: int
+    upgrade: Callable[[Connection], None]
+
+
+MIGRATIONS: tuple[Migration, ...] = ()  # version 1 is the first: nothing leads to it
