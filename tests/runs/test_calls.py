@@ -299,6 +299,7 @@ async def test_c74_a_long_result_stays_valid_json_and_says_what_is_missing(house
     assert len(cut["data"]) > 3
     assert "cut" in cut
     assert "10000" in text["cut"]
+    assert len(text["data"]) > 150
 
 
 async def test_a_result_without_json_form_does_not_harm(house):

@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, StateGraph
 
+from adjourn.checkpoints.setup import VERSION
 from adjourn.graph.cli import main
 
 
@@ -392,3 +395,41 @@ def test_texts_follow_the_language(adjourn: Adjourn, monkeypatch: pytest.MonkeyP
 def test_control_characters_of_a_message_do_not_reach_the_terminal(adjourn: Adjourn) -> None:
     adjourn("run", "a\x1b]0;owned\x07b", "--app", "app.py:plain")
     assert "\x1b" not in adjourn("runs").out
+
+
+def test_c93_old_runs_go_and_waiting_ones_stay(adjourn: Adjourn) -> None:
+    run, _ = waiting(adjourn)
+    other = adjourn("run", "hello", "--app", "app.py:plain", "--thread", "t", "--json").lines()[0]["run_id"]
+    assert adjourn("prune", "--older-than", "1d").out.startswith("0 runs and 0 whole threads")
+    assert adjourn("prune", "--older-than", "soon").status == 2
+    would = adjourn("prune", "--older-than", "0s", "--dry-run", "--json").json()
+    assert (would["runs"], would["threads"], would["dry_run"]) == (1, 1, True)
+    assert adjourn("prune", "--older-than", "0s").status == 0
+    assert adjourn("show", other).status == 2
+    thread = adjourn("show", run, "--json").json()["thread_id"]
+    assert adjourn("forget", thread).out == f"thread {thread}: everything taken away, 1 runs\n"
+    again = adjourn("forget", thread)
+    assert (again.status, again.err) == (
+        2,
+        f"adjourn: there is no thread '{thread}' in this store; nothing was changed\n",
+    )
+
+
+def test_c94_migrate_says_the_version(adjourn: Adjourn) -> None:
+    waiting(adjourn)
+    assert adjourn("migrate").out == f"schema version {VERSION}; nothing to do\n"
+    assert adjourn("migrate", "--json").json() == {"version": VERSION, "before": VERSION}
+
+
+def test_threads_of_langgraphs_own_saver_are_imported(adjourn: Adjourn, tmp_path: Path) -> None:
+    graph = StateGraph(dict)
+    graph.add_node("a", lambda _state: {"x": 1})
+    graph.add_edge(START, "a")
+    with SqliteSaver.from_conn_string(str(tmp_path / "old.db")) as saver:
+        for thread in ("one", "two"):
+            graph.compile(checkpointer=saver).invoke({"x": 0}, {"configurable": {"thread_id": thread}})
+    assert adjourn("import", "--from", "sqlite:///old.db").status == 2
+    assert adjourn("import", "--from", "sqlite:///old.db", "two").out == "thread two: 3 checkpoints\n"
+    assert adjourn("import", "--from", "sqlite:///old.db", "--all", "--json").lines() == [
+        {"thread": "one", "checkpoints": 3}
+    ]

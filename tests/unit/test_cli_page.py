@@ -7,7 +7,7 @@ from docs.cli_page import PAGE, commands_of, help_of, refreshed
 
 from adjourn.graph.cli.parser import app
 
-COMMANDS = [one.callback.__name__ for one in app.registered_commands if one.callback is not None]
+COMMANDS = [one.name or one.callback.__name__ for one in app.registered_commands if one.callback is not None]
 
 
 def test_the_page_is_not_stale() -> None:

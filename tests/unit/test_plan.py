@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from adjourn.checkpoints.errors import InvalidAnswer
 from adjourn.checkpoints.lifecycle import CallState, Effect
 from adjourn.nodes import approve, edit, reject, tool
+from adjourn.nodes.masking import Masker
 from adjourn.nodes.plan import next_batch, number_batches, waiting
 from adjourn.nodes.questions import apply_answer, check_answer, check_custom, declared_question
 from adjourn.nodes.texts import TEXTS, language_of, say
@@ -111,11 +112,11 @@ def test_c40_ids_are_stable_and_new_after_an_answer():
 def test_c44_what_an_answer_does_to_a_call():
     one, question = asked({"service": "pay", "environment": "prod"})
     one["question"] = question
-    yes = apply_answer(one, approve(), by="li")
+    yes = apply_answer(one, approve(), by="li", masker=Masker())
     assert (yes["state"], yes["approved"], yes["approved_by"], yes["asked"]) == ("planned", True, "li", 1)
-    other = apply_answer(one, edit({"service": "x", "environment": "staging"}), by="li")
+    other = apply_answer(one, edit({"service": "x", "environment": "staging"}), by="li", masker=Masker())
     assert (other["arguments"]["service"], other["asked_for"]["service"]) == ("x", "pay")
-    no = apply_answer(one, reject("no"), by="li")
+    no = apply_answer(one, reject("no"), by="li", masker=Masker())
     assert (no["state"], "approved" in no) == ("declined", False)
     assert one["question"] is question  # the call that was given is not changed
 
@@ -133,7 +134,7 @@ def test_c44_what_an_answer_does_to_a_call():
 def test_c45_each_wrong_field_is_named(answer, field):
     _, question = asked({"service": "pay"})
     with pytest.raises(InvalidAnswer) as raised:
-        check_answer(question, {"service": "pay"}, answer, restart)
+        check_answer(question, {"service": "pay"}, answer, restart, Masker())
     assert set(raised.value.problems) == {field}
 
 
@@ -145,8 +146,8 @@ def test_c45_an_edit_is_checked_as_the_tool_would():
         {"service": "x", "environment": "a"},
     ):
         with pytest.raises(InvalidAnswer):
-            check_answer(question, {}, edit(arguments), restart)
-    assert check_answer(question, {}, edit({"service": "x", "environment": "prod"}), restart)
+            check_answer(question, {}, edit(arguments), restart, Masker())
+    assert check_answer(question, {}, edit({"service": "x", "environment": "prod"}), restart, Masker())
 
 
 def test_c45_a_custom_answer_is_checked_by_its_schema_and_is_never_null():

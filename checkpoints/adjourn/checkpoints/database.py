@@ -10,6 +10,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -87,6 +88,7 @@ class Database:
         self._writing: Connection | None = None
         self._setup_lock = threading.Lock()
         self._is_set_up = False
+        self._is_closed = False
         self.version_found: int | None = None  # of the schema, when this process came; None: there was none
 
     def _engine(self) -> Engine:
@@ -145,6 +147,8 @@ class Database:
             with self.engine.begin() as connection:
                 return work(connection)
         with self._writer:
+            if self._is_closed:
+                raise StoreError("the database was closed; open it again")
             connection = self._writing_connection()
             if synced and self.synchronous != "FULL":
                 return self._write_synced(connection, work)
@@ -210,12 +214,17 @@ class Database:
         return f"cannot open {path}: {cause}"
 
     def close(self) -> None:
-        """Wait for what runs, then close every connection. Safe to call twice."""
+        """Wait for what runs, then close every connection. Safe to call twice.
+
+        A thread that comes later (LangGraph leaves some behind when a graph fails) gets `StoreError` on SQLite.
+        """
         self._write_pool.shutdown(wait=True)
         self._pool.shutdown(wait=True)
-        if self._writing is not None:
-            self._writing.close()
-        self.engine.dispose()
+        with self._writer or nullcontext():  # a write on the caller's own thread
+            self._is_closed = True
+            if self._writing is not None:
+                self._writing.close()
+            self.engine.dispose()
 
 
 def was_given_up(error: BaseException) -> bool:

@@ -34,9 +34,7 @@ class Removed:
     shortened: int = 0
 
     def __add__(self, other: "Removed") -> "Removed":
-        return Removed(
-            self.threads + other.threads, self.runs + other.runs, self.shortened + other.shortened
-        )
+        return Removed(self.threads + other.threads, self.runs + other.runs, self.shortened + other.shortened)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +111,7 @@ def _prune_threads(
     return removed
 
 
-def _hold(connection: Connection, thread_id: str) -> Sequence[Row[Any]]:
+def _hold(connection: Connection, thread_id: str) -> Sequence[Row[*tuple[Any, ...]]]:
     """The runs of a thread, newest first, held with the thread's row until the transaction ends."""
     connection.execute(
         sa.select(threads.c.id).where(threads.c.thread_id == thread_id).with_for_update()
@@ -132,11 +130,17 @@ def _hold(connection: Connection, thread_id: str) -> Sequence[Row[Any]]:
 
 
 def _prune_runs(
-    connection: Connection, thread_id: str, rows: Sequence[Row[Any]], policy: Policy, dry_run: bool
+    connection: Connection,
+    thread_id: str,
+    rows: Sequence[Row[*tuple[Any, ...]]],
+    policy: Policy,
+    dry_run: bool,
 ) -> Removed:
     if any(row.status not in policy.ended for row in rows):
         return Removed()
-    kept = [row for place, row in enumerate(rows) if place < policy.keep_last or row.updated_at >= policy.before]
+    kept = [
+        row for place, row in enumerate(rows) if place < policy.keep_last or row.updated_at >= policy.before
+    ]
     old = [row.id for row in rows if row not in kept]
     if not old:
         return Removed()

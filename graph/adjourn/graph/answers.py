@@ -1,6 +1,7 @@
 """Answers of people: checked, then stored; the last one of a set makes the run go on."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection
@@ -11,8 +12,30 @@ from adjourn.checkpoints.events import Event, InterruptAnswered
 from adjourn.checkpoints.lifecycle import InterruptState, InterruptType, RunEvent, RunStatus
 from adjourn.checkpoints.records import Interrupt, RunRow
 from adjourn.nodes.calls import Question
+from adjourn.nodes.masking import Masker
 from adjourn.nodes.questions import check_answer, check_custom
 from adjourn.nodes.tool import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """What answers are checked with: the tools, the mask, and the real arguments of the calls by their ids."""
+
+    tools: Mapping[str, Tool]
+    masker: Masker
+    arguments: Mapping[str, Mapping[str, Any]]
+
+    def check(self, question: Interrupt, answer: Any) -> None:
+        """Check one answer against its question and its tool. Changes nothing; raises `InvalidAnswer`."""
+        if question.type == InterruptType.CUSTOM:
+            check_custom(question.id, question.response_schema, answer)
+            return
+        tool = self.tools.get(question.tool)
+        if tool is None:
+            what = f"the app has no tool {question.tool!r} any more; resume it with the app that asked"
+            raise NotResumable(question.run_id, RunStatus.INTERRUPTED.value, what)
+        real = self.arguments.get(question.call_id, question.arguments)
+        check_answer(to_question(question), real, answer, tool, self.masker)
 
 
 def accept(
@@ -21,7 +44,7 @@ def accept(
     answers: Mapping[str, Any],
     *,
     by: str | None,
-    tools: Mapping[str, Tool],
+    checks: Checks,
     owner: str,
     lease_s: float,
 ) -> list[Event]:
@@ -35,10 +58,10 @@ def accept(
     asked = {one.id: one for one in journal.read_interrupts(connection, run_id)}
     given = [_asked(run, asked, one) for one in answers]
     for question in given:
-        check(question, answers[question.id], tools)
+        checks.check(question, answers[question.id])
     for question in given:
         journal.answer_interrupt(connection, question, answers[question.id], by=by)
-    told = [_answered(run, one, answers[one.id], by) for one in given]
+    told = [_answered(run, one, checks.masker.data(answers[one.id]), by) for one in given]
     events = journal.append_events(connection, run_id, told)
     left = [one for one in asked.values() if one.state == InterruptState.OPEN and one.id not in answers]
     if not left:
@@ -59,18 +82,6 @@ def _asked(run: RunRow, asked: Mapping[str, Interrupt], interrupt_id: str) -> In
     if run.status != RunStatus.INTERRUPTED:
         raise NotResumable(run.id, run.status)
     return question
-
-
-def check(question: Interrupt, answer: Any, tools: Mapping[str, Tool]) -> None:
-    """Check one answer against its question and its tool. Changes nothing; raises `InvalidAnswer`."""
-    if question.type == InterruptType.CUSTOM:
-        check_custom(question.id, question.response_schema, answer)
-        return
-    tool = tools.get(question.tool)
-    if tool is None:
-        what = f"the app has no tool {question.tool!r} any more; resume it with the app that asked"
-        raise NotResumable(question.run_id, RunStatus.INTERRUPTED.value, what)
-    check_answer(to_question(question), question.arguments, answer, tool)
 
 
 def to_question(row: Interrupt) -> Question:

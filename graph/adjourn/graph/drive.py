@@ -31,6 +31,7 @@ from adjourn.checkpoints.saver import FENCE, OUTBOX, SQLAlchemySaver
 from adjourn.graph import starts
 from adjourn.graph.react import Graph
 from adjourn.graph.run_log import Before, Listener, RunLog
+from adjourn.nodes.masking import Masker
 from adjourn.nodes.observations import plain
 from adjourn.nodes.run_context import RUN_KEY, Cancel, RunContext
 
@@ -52,6 +53,7 @@ class Drive:
         cancel: Cancel,
         listener: Listener,
         lease_s: float,
+        masker: Masker,
     ) -> None:
         self._database = database
         self._graph = graph
@@ -59,6 +61,7 @@ class Drive:
         self._cancel = cancel
         self._listener = listener
         self._lease_s = lease_s
+        self._masker = masker
         self._began = time.monotonic()
 
     async def to_its_end(self) -> None:
@@ -82,7 +85,7 @@ class Drive:
     async def _pass(self) -> None:
         """Let the graph go on once, and write down how it ended."""
         run = self._run
-        written = RunLog(self._database, run, Before(), self._listener)
+        written = RunLog(self._database, run, Before(), self._listener, self._masker)
         try:
             written.learn(await self._database.aread(lambda connection: Before.read(connection, run)))
             await self._conclude(written, await self._invoke(written))

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
@@ -16,6 +16,7 @@ from adjourn.nodes.ask import AskNode
 from adjourn.nodes.finish import FinishNode
 from adjourn.nodes.foreign import as_tool
 from adjourn.nodes.guards import Limits
+from adjourn.nodes.masking import Masker
 from adjourn.nodes.model import ModelNode
 from adjourn.nodes.models import chat_model
 from adjourn.nodes.permission import Mode, Permission, Rule
@@ -33,6 +34,7 @@ def build_react(
     limits: Limits | None = None,
     system_prompt: str | None = None,
     max_history_tokens: int | None = None,
+    masker: Masker | None = None,
     permission: Rule | None = None,
     mode: Mode | str = Mode.DEFAULT,
     name: str = "react",
@@ -43,6 +45,8 @@ def build_react(
     - `tools`: what `@tool` made, LangChain tools, and plain functions (which count as writes).
     - `max_history_tokens`: what of a long history is sent at most (C-76); None: all of it. Tool schemas are not
       counted: leave room for them and for the answer.
+    - `masker`: what is hidden in results, arguments and errors from the model, events and tables (C-73); None: the
+      rules of `adjourn.nodes.masking.DEFAULT`; `Masker(())` hides nothing.
     - `permission`: a rule that says `allow`, `ask` or `deny` to each call just before it runs (C-27).
     - `mode`: `default`, `read_only` (writes are denied), or `preapproved_only` (what a person would have to agree
       to is denied).
@@ -51,7 +55,7 @@ def build_react(
     Give it to `Runner`, which brings the store. Raises `UsageError` for two tools of one name.
     """
     known = _distinct(as_tool(one) for one in tools)
-    bounds = limits or Limits()
+    bounds, hides = limits or Limits(), masker or Masker()
     nodes: Mapping[Node, Any] = {
         "model": ModelNode(
             chat_model(model),
@@ -59,9 +63,10 @@ def build_react(
             system_prompt=system_prompt,
             max_history_tokens=max_history_tokens,
             limits=bounds,
+            masker=hides,
         ),
-        "tools": ToolsNode(known, limits=bounds, permission=Permission(permission, Mode(mode))),
-        "ask": AskNode(),
+        "tools": ToolsNode(known, limits=bounds, permission=Permission(permission, Mode(mode)), masker=hides),
+        "ask": AskNode(masker=hides),
         "finish": FinishNode(),
     }
     return join(nodes, name=name)
@@ -111,13 +116,20 @@ def _distinct(tools: Iterable[Tool]) -> list[Tool]:
 
 def tools_of(graph: Graph) -> Mapping[str, Tool]:
     """The tools of each `ToolsNode` in a graph, also one that somebody joined by hand."""
-    found: dict[str, Tool] = {}
+    return {name: one for node in _tools_nodes(graph) for name, one in node.tools.items()}
+
+
+def masker_of(graph: Graph) -> Masker:
+    """What the graph's `ToolsNode` masks by; the default rules where there is none."""
+    return next((node.masker for node in _tools_nodes(graph)), Masker())
+
+
+def _tools_nodes(graph: Graph) -> Iterator[ToolsNode]:
     for spec in graph.builder.nodes.values():
         for bound in (getattr(spec.runnable, "afunc", None), getattr(spec.runnable, "func", None)):
             node = getattr(bound, "__self__", bound)
             if isinstance(node, ToolsNode):
-                found.update(node.tools)
-    return found
+                yield node
 
 
 def signature_of(graph: Graph) -> str:

@@ -21,6 +21,7 @@ from adjourn.checkpoints.lifecycle import CallState, ErrorCode, InterruptState, 
 from adjourn.checkpoints.records import CallRow, Interrupt, RunRow, StepRow, shortened, to_text
 from adjourn.checkpoints.saver import Held
 from adjourn.nodes.calls import Call, Question, is_final
+from adjourn.nodes.masking import Masker
 from adjourn.nodes.outcome import Outcome
 from adjourn.nodes.run_context import StepFacts, StoredCall
 
@@ -52,8 +53,11 @@ class Before:
 class RunLog:
     """Implements the nodes' `Ledger`, and the saver's fence and outbox, for one owner of one run."""
 
-    def __init__(self, database: Database, run: RunRow, before: Before, listener: Listener) -> None:
+    def __init__(
+        self, database: Database, run: RunRow, before: Before, listener: Listener, masker: Masker
+    ) -> None:
         self.run = run
+        self._masker = masker
         self.fence = run.fence
         self._database = database
         self._listener = listener
@@ -174,7 +178,7 @@ class RunLog:
             "idempotency_key": idempotency_key,
             "started_at": now(),
             "effect": call["effect"],
-            "arguments": call["arguments"],
+            "arguments": self._shown(call),
             "digest": digest(call),
         }
 
@@ -286,6 +290,11 @@ class RunLog:
 
     # -- rows
 
+    def _shown(self, call: Call) -> dict[str, Any] | None:
+        """The arguments as tables hold them: masked (C-73). The real ones are in the run's state alone."""
+        shown: dict[str, Any] | None = self._masker.data(call["arguments"])
+        return shown
+
     def _call_row(self, step: int, call: Call, at: str) -> CallRow:
         ended = is_final(call)
         return CallRow(
@@ -296,9 +305,9 @@ class RunLog:
             position=call["position"],
             tool=shortened(call["name"], journal.KEY_LENGTH),
             effect=call["effect"],
-            arguments=call["arguments"],
+            arguments=self._shown(call),
             digest=digest(call),
-            raw=to_text(call.get("raw")),
+            raw=to_text(self._masker.text(call["raw"])) if "raw" in call else None,
             outcome=CallState.PLANNED.value if call["state"] == CallState.WAITING else call["state"],
             error_code=_code_of(call.get("observation")),
             result=call.get("observation"),
@@ -319,7 +328,7 @@ class RunLog:
             "error": outcome.error,
             "ended_at": ended_at,
             "effect": call["effect"],
-            "arguments": call["arguments"],
+            "arguments": self._shown(call),
         }
         if outcome.attempts:
             values["attempts"] = outcome.attempts
@@ -352,9 +361,9 @@ class RunLog:
             position=call["position"],
             type=question["type"],
             tool=call["name"],
-            arguments=call["arguments"] or {},
-            reason=question["reason"],
-            payload=question["payload"],
+            arguments=self._shown(call) or {},
+            reason=self._masker.text(question["reason"]),
+            payload=self._masker.data(question["payload"]),
             response_schema=question["response_schema"],
             state=InterruptState.OPEN.value,
             created_at=at,

@@ -34,10 +34,10 @@ from adjourn.graph import starts
 from adjourn.graph.background import Background
 from adjourn.graph.cancelling import POLL_S, CancelWatch
 from adjourn.graph.drive import Drive
-from adjourn.graph.react import Graph, signature_of, tools_of
+from adjourn.graph.react import Graph, masker_of, signature_of, tools_of
 from adjourn.graph.reading import read_run
 from adjourn.graph.run import Run
-from adjourn.graph.run_log import Listener
+from adjourn.graph.run_log import Listener, row_id
 from adjourn.nodes.run_context import Cancel
 
 T = TypeVar("T")
@@ -81,6 +81,7 @@ class Runner:
         self.graph: Graph = graph.copy({"checkpointer": SQLAlchemySaver(self.database)})
         self.name = graph.get_name()
         self.tools = tools_of(graph)
+        self.masker = masker_of(graph)
         self.lease_s = lease_s
         self.owner = f"{socket.gethostname()}:{os.getpid()}"
         self._signature = signature_of(graph)
@@ -141,14 +142,21 @@ class Runner:
         run = await self._mine(run_id)
         if not answers:
             return await self._retry(run, by, on_event)
+        checks = accept.Checks(self.tools, self.masker, await self._real_arguments(run))
 
         def begin(connection: Connection) -> Begun:
             told = accept.accept(
-                connection, run_id, answers, by=by, tools=self.tools, owner=self.owner, lease_s=self.lease_s
+                connection, run_id, answers, by=by, checks=checks, owner=self.owner, lease_s=self.lease_s
             )
             return Begun(journal.read_run(connection, run_id), told)
 
         return await self._own(begin, on_event)
+
+    async def _real_arguments(self, run: RunRow) -> dict[str, dict[str, Any]]:
+        """The arguments of the calls that wait, by call id; tables hold them masked."""
+        snapshot = await self.graph.aget_state({"configurable": {"thread_id": run.thread_id}})
+        mine = snapshot.values.get("calls", ()) if snapshot.values.get("run_id") == run.id else ()
+        return {row_id(call): call["arguments"] or {} for call in mine}
 
     async def _retry(self, run: RunRow, by: str | None, on_event: Listener | None) -> Run:
         if run.status == RunStatus.INTERRUPTED:
@@ -359,7 +367,13 @@ class Runner:
             try:
                 with self._watch.watched(run.id, cancel):
                     await Drive(
-                        self.database, self.graph, run, cancel=cancel, listener=listener, lease_s=self.lease_s
+                        self.database,
+                        self.graph,
+                        run,
+                        cancel=cancel,
+                        listener=listener,
+                        lease_s=self.lease_s,
+                        masker=self.masker,
                     ).to_its_end()
             finally:
                 mine.ended.set_result(None)

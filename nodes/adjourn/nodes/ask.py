@@ -12,6 +12,7 @@ from langgraph.types import interrupt
 from adjourn.checkpoints.lifecycle import CallState, ErrorCode
 from adjourn.nodes.calls import Call
 from adjourn.nodes.execute import edit_note
+from adjourn.nodes.masking import Masker
 from adjourn.nodes.observations import success
 from adjourn.nodes.outcome import failed
 from adjourn.nodes.plan import waiting
@@ -27,27 +28,35 @@ class AskNode:
     LangGraph is resumed with `{question id: {"answer": ..., "by": name or None}}`, complete.
     """
 
+    def __init__(self, *, masker: Masker | None = None) -> None:
+        self.masker = masker or Masker()
+
     async def __call__(self, state: RunState, config: RunnableConfig) -> RunState:
         asked = waiting(state["calls"])
         answers: dict[str, dict[str, Any]] = interrupt(
             {"questions": [call["question"] for call in asked if "question" in call]}
         )
         language = state.get("language", "en")
-        return {"calls": [_answered(call, answers, language) for call in state["calls"]], "outcome": "tools"}
+        return {
+            "calls": [self._answered(call, answers, language) for call in state["calls"]],
+            "outcome": "tools",
+        }
 
-
-def _answered(call: Call, answers: dict[str, dict[str, Any]], language: str) -> Call:
-    if "question" not in call:
-        return call
-    given = answers[call["question"]["id"]]
-    answer = given["answer"]
-    changed = apply_answer(call, answer, by=given.get("by"))
-    if changed["state"] == CallState.DECLINED:
-        why = answer.get("reason") or say("user_declined.no_reason", language)
-        changed["observation"] = failed(ErrorCode.USER_DECLINED, language, call["name"], why=why).observation
-    elif changed["state"] == CallState.UNKNOWN:
-        changed["observation"] = failed(ErrorCode.OUTCOME_UNKNOWN, language, call["name"]).observation
-    elif changed["state"] == CallState.OK:
-        note = edit_note(changed, language)
-        changed["observation"] = success(answer["result"], limit=RESULT_LIMIT, language=language, note=note)
-    return changed
+    def _answered(self, call: Call, answers: dict[str, dict[str, Any]], language: str) -> Call:
+        if "question" not in call:
+            return call
+        given = answers[call["question"]["id"]]
+        answer = given["answer"]
+        changed = apply_answer(call, answer, by=given.get("by"), masker=self.masker)
+        name = call["name"]
+        if changed["state"] == CallState.DECLINED:
+            why = answer.get("reason") or say("user_declined.no_reason", language)
+            changed["observation"] = failed(ErrorCode.USER_DECLINED, language, name, why=why).observation
+        elif changed["state"] == CallState.UNKNOWN:
+            changed["observation"] = failed(ErrorCode.OUTCOME_UNKNOWN, language, name).observation
+        elif changed["state"] == CallState.OK:
+            note, mask = edit_note(changed, language, self.masker), self.masker.data
+            changed["observation"] = success(
+                answer["result"], limit=RESULT_LIMIT, language=language, note=note, mask=mask
+            )
+        return changed

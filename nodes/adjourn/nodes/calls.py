@@ -23,6 +23,7 @@ class Call(TypedDict):
     approved_by: NotRequired[str | None]
     asked_for: NotRequired[dict[str, Any]]  # the arguments before a person edited them
     observation: NotRequired[str]  # the final observation, until it stands in the messages
+    size: NotRequired[int]  # characters of the final observation that stands in the messages
     told: NotRequired[Literal["provisional", "final"]]  # which observation stands in the messages
 
 

@@ -20,7 +20,9 @@ from adjourn.nodes.attempt import begin, result_of
 from adjourn.nodes.calls import Call
 from adjourn.nodes.context import Happened, ToolContext
 from adjourn.nodes.failures import Failure, TimeLimit, failure_of, public_message
-from adjourn.nodes.observations import success
+from adjourn.nodes.masking import Masker
+from adjourn.nodes.merging import merge
+from adjourn.nodes.observations import plain, success
 from adjourn.nodes.outcome import Outcome, failed
 from adjourn.nodes.questions import asks
 from adjourn.nodes.run_context import RunContext
@@ -44,6 +46,7 @@ class Executor:
     step: int
     language: str
     max_parallel: int
+    masker: Masker
 
     def context(self, call: Call, tool: Tool) -> ToolContext:
         """What the tool is told about this call (C-31), before its first attempt."""
@@ -63,6 +66,18 @@ class Executor:
             cancelled=run.cancel.for_threads,
         )
 
+    def succeeded(self, tool: Tool, call: Call, result: Any) -> Outcome:
+        """The outcome of a call with this result; one without any JSON form does no harm."""
+        note = edit_note(call, self.language, self.masker)
+        limit, language, mask = tool.result_limit, self.language, self.masker.data
+        try:
+            shaped = merge(plain(result), tool.merge_by, rank=tool.rank_by) if tool.merge_by else result
+            observation = success(shaped, limit=limit, language=language, note=note, mask=mask)
+        except Exception as error:  # a result with a hostile __str__, or a cycle; the tool did its work
+            log.warning("call %s of %s: its result has no JSON form: %s", call["id"], tool.name, error)
+            observation = success(f"<{type(result).__name__}>", limit=limit, language=language, note=note)
+        return Outcome(CallState.OK, observation=observation)
+
     async def execute(self, call: Call, *, attempts: int = 0) -> Outcome:
         """Judge and run one call; give its outcome. Never raises but for `LeaseLost` and LangGraph's control.
 
@@ -75,9 +90,17 @@ class Executor:
         arguments = call["arguments"] or {}
         problems = tool.problems(arguments)
         if problems.wrong or problems.missing:
-            return invalid_arguments(tool, problems, self.language)
+            return invalid_arguments(tool, problems, self.language, self.masker)
         is_write = Effect.WRITE in (call["effect"], tool.effect_of(arguments))
         return await _Execution(tool, call, self, is_write, attempt=attempts).outcome()
+
+
+def edit_note(call: Call, language: str, masker: Masker) -> dict[str, Any] | None:
+    """What the observation says when a person changed the arguments (C-44)."""
+    if "asked_for" not in call:
+        return None
+    asked = masker.data(call["asked_for"])
+    return {"ran": masker.data(call["arguments"]), "note": say("edited", language, asked=asked)}
 
 
 def unknown_tool(name: str, tools: Mapping[str, Tool], language: str) -> Outcome:
@@ -86,7 +109,7 @@ def unknown_tool(name: str, tools: Mapping[str, Tool], language: str) -> Outcome
     return failed(ErrorCode.UNKNOWN_TOOL, language, name, known=known)
 
 
-def invalid_arguments(tool: Tool, problems: ArgumentProblems, language: str) -> Outcome:
+def invalid_arguments(tool: Tool, problems: ArgumentProblems, language: str, masker: Masker) -> Outcome:
     """The outcome of a call whose arguments do not fit: each field, and what was expected (C-26)."""
     said = [f"{field}: {why}" if field else why for field, why in problems.wrong.items()]
     said += [f"{field}: Field required" for field in problems.missing]
@@ -95,7 +118,7 @@ def invalid_arguments(tool: Tool, problems: ArgumentProblems, language: str) -> 
         language,
         tool.name,
         suggestion=say("invalid_arguments.suggestion", language, tool=tool.name),
-        why="; ".join(said),
+        why=masker.text("; ".join(said)),
     )
 
 
@@ -190,10 +213,10 @@ class _Execution:
     def _ended(self, result: Any) -> Outcome:
         if asks(result):
             return Outcome(CallState.WAITING, question=result, attempts=self.attempt, took_ms=self._took_ms())
-        return replace(succeeded(self.tool, self.call, result, self.executor.language), **self._counted())
+        return replace(self.executor.succeeded(self.tool, self.call, result), **self._counted())
 
     async def _given_up(self, error: Exception, failure: Failure) -> Outcome:
-        kept = _kept(error)
+        kept = {name: self.executor.masker.text(text) for name, text in _kept(error).items()}
         log.warning("call %s of %s raised %s: %s", self.call["id"], self.tool.name, kept["class"], error)
         code = failure.code
         if self.is_write and failure.lost:
@@ -205,7 +228,8 @@ class _Execution:
 
     def _failed(self, code: ErrorCode, *, raised: Exception | None = None, **more: Any) -> Outcome:
         seconds = f"{self.tool.timeout_s:g}" if isinstance(raised, TimeLimit) else "-"
-        why = public_message(raised) if raised is not None else "-"
+        masker = self.executor.masker
+        why = masker.text(public_message(raised)) if raised is not None else "-"
         told = raised if isinstance(raised, ToolError) else None
         return failed(
             code,
@@ -213,8 +237,8 @@ class _Execution:
             self.tool.name,
             why=why,
             seconds=seconds,
-            suggestion=told.suggestion if told else None,
-            data=told.data if told else None,
+            suggestion=masker.text(told.suggestion) if told and told.suggestion else None,
+            data=masker.data(plain(told.data)) if told else None,
             **more,
         )
 
@@ -231,26 +255,6 @@ _NO_INTERRUPT = "a tool cannot call LangGraph's interrupt(); return params_requi
 
 class _NoPlace(Exception):
     """An abandoned write of the run still goes on: no other one may start (C-21)."""
-
-
-def succeeded(tool: Tool, call: Call, result: Any, language: str) -> Outcome:
-    """The outcome of a call with this result; a result without any JSON form does no harm."""
-    note = edit_note(call, language)
-    try:
-        observation = success(result, limit=tool.result_limit, language=language, note=note)
-    except Exception as error:  # a result with a hostile __str__, or a cycle; the tool did its work
-        log.warning("call %s of %s: its result has no JSON form: %s", call["id"], tool.name, error)
-        observation = success(
-            f"<{type(result).__name__}>", limit=tool.result_limit, language=language, note=note
-        )
-    return Outcome(CallState.OK, observation=observation)
-
-
-def edit_note(call: Call, language: str) -> dict[str, Any] | None:
-    """What the observation says when a person changed the arguments (C-44)."""
-    if "asked_for" not in call:
-        return None
-    return {"ran": call["arguments"], "note": say("edited", language, asked=call["asked_for"])}
 
 
 async def verified(tool: Tool, context: ToolContext) -> Happened | bool | None:

@@ -17,6 +17,7 @@ from adjourn.nodes.assembly import Turn
 from adjourn.nodes.calls import Call
 from adjourn.nodes.guards import Limits
 from adjourn.nodes.history import healed, is_legal
+from adjourn.nodes.masking import Masker
 from adjourn.nodes.observations import failure
 from adjourn.nodes.planning import Planner
 from adjourn.nodes.run_context import RunContext, run_context
@@ -41,7 +42,9 @@ class ModelNode:
         system_prompt: str | None = None,
         max_history_tokens: int | None = None,
         limits: Limits | None = None,
+        masker: Masker | None = None,
     ) -> None:
+        self.masker = masker or Masker()
         self.tools: Mapping[str, Tool] = {one.name: one for one in tools}
         self.limits = limits or Limits()
         self.system_prompt = system_prompt
@@ -100,8 +103,8 @@ class ModelNode:
     def _accepted(self, state: RunState, asking: Asking, turn: Turn) -> RunState:
         message = assistant_message(turn, f"msg_{uuid4().hex}")
         run_id, language = asking.run.run_id, state.get("language", "en")
-        calls = Planner(self.tools, self.limits, run_id, asking.step, language).plan(turn)
-        events = _spoken(asking, turn, str(message.id), calls)
+        calls = Planner(self.tools, self.limits, run_id, asking.step, language, self.masker).plan(turn)
+        events = _spoken(asking, turn, str(message.id), calls, self.masker)
         asking.run.ledger.plan_step(asking.facts(turn, str(message.id)), calls, events)
         result: RunState = {
             "messages": [message],
@@ -131,8 +134,8 @@ async def _refused(state: RunState, asking: Asking, turn: Turn) -> RunState:
     return result
 
 
-def _spoken(asking: Asking, turn: Turn, message_id: str, calls: list[Call]) -> list[Event]:
-    """The events of a turn: its message, then its calls in order."""
+def _spoken(asking: Asking, turn: Turn, message_id: str, calls: list[Call], masker: Masker) -> list[Event]:
+    """The events of a turn: its message, then its calls in order, their arguments masked."""
     run_id, path, step = asking.run.run_id, asking.run.path, asking.step
     said = Message(
         run_id=run_id,
@@ -152,7 +155,7 @@ def _spoken(asking: Asking, turn: Turn, message_id: str, calls: list[Call]) -> l
                 step=step,
                 call_id=call["id"],
                 name=call["name"],
-                arguments=call["arguments"],
+                arguments=masker.data(call["arguments"]),
             )
             for call in calls
         ),

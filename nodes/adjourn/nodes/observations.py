@@ -14,16 +14,48 @@ from adjourn.checkpoints.lifecycle import ErrorCode
 from adjourn.nodes.texts import say
 
 
-def success(data: Any, *, limit: int, language: str, note: dict[str, Any] | None = None) -> str:
+def unmasked(value: Any) -> Any:
+    """The mask that hides nothing."""
+    return value
+
+
+def success(
+    data: Any,
+    *,
+    limit: int,
+    language: str,
+    note: dict[str, Any] | None = None,
+    mask: Callable[[Any], Any] = unmasked,
+) -> str:
     """The observation of a call that succeeded; `note` is merged in beside `data`.
 
-    `limit` is how many characters the whole observation may have.
+    `limit` is how many characters the whole observation may have. `mask` hides what the model may not see
+    (C-73); of a result that is far too long, only the part that could be kept is masked.
     """
-    extra = note or {}
-    text = _dump({"ok": True, "data": data, **extra})
-    if len(text) <= limit:
-        return text
-    return _cut(data, limit=limit, language=language, around={"ok": True, **extra})
+    around = {"ok": True, **(note or {})}
+    data = plain(data)
+    whole = _dump(data)
+    if len(whole) <= 4 * limit:
+        masked = mask(data)
+        text = _dump({"ok": True, "data": masked, **(note or {})})
+        return text if len(text) <= limit else _cut(masked, limit=limit, language=language, around=around)
+    count = len(data) if isinstance(data, list) else None
+    total = len(data) if isinstance(data, str) else len(whole)
+    head = mask(_head(data, whole, 2 * limit))
+    return _cut(head, limit=limit, language=language, around=around, total=total, count=count)
+
+
+def _head(data: Any, whole: str, room: int) -> Any:
+    """The beginning of a long result: whole elements of a list, else text."""
+    if not isinstance(data, list):
+        return (data if isinstance(data, str) else whole)[:room]
+    head: list[Any] = []
+    for one in data:
+        room -= len(_dump(one)) + 2
+        if room < 0:
+            break
+        head.append(one)
+    return head or whole[: room + len(_dump(data[0])) + 2]
 
 
 def failure(code: ErrorCode, message: str, *, suggestion: str | None = None, data: Any = None) -> str:
@@ -111,38 +143,60 @@ def _default(value: Any) -> Any:
     return str(value)
 
 
-def _cut(data: Any, *, limit: int, language: str, around: dict[str, Any]) -> str:
-    """Keep whole elements of a list as long as they fit, else the head of the text; say what is missing."""
+def _cut(
+    data: Any,
+    *,
+    limit: int,
+    language: str,
+    around: dict[str, Any],
+    total: int | None = None,
+    count: int | None = None,
+) -> str:
+    """Keep whole elements of a list as long as they fit, else the head of the text; say what is missing.
+
+    `total` and `count` are the characters and elements of the whole, where `data` is its beginning alone.
+    """
     data = plain(data)
-    total = len(_dump(data))
+    if total is None:
+        total = len(data) if isinstance(data, str) else len(_dump(data))
     if isinstance(data, list):
-        kept: Any = []
-        size = 0
-        counted = f"{_cut_note(total, total, language)} ({len(data)}/{len(data)})"
-        room = limit - len(_dump({**around, "data": [], "cut": counted}))
-        for one in data:
-            size += len(_dump(one)) + 2
-            if size > room:
-                break
-            kept.append(one)
-        if kept:
-            missing = total - len(_dump(kept))
-            note = f"{_cut_note(missing, total, language)} ({len(kept)}/{len(data)})"
-            fitted = _dump({**around, "data": kept, "cut": note})
-            if len(fitted) <= limit:
-                return fitted
-    return _cut_text(data if isinstance(data, str) else _dump(data), limit, language, around)
-
-
-def _cut_text(text: str, limit: int, language: str, around: dict[str, Any]) -> str:
-    # JSON may write one character as six: halve what is left until it fits
-    keep = limit
-    while True:
-        note = _cut_note(len(text) - keep, len(text), language)
-        fitted = _dump({**around, "data": text[:keep], "cut": note})
-        if len(fitted) <= limit or keep == 0:
+        of = len(data) if count is None else count
+        kept = _kept(
+            data, limit - len(_dump({**around, "data": [], "cut": _counted(total, total, of, of, language)}))
+        )
+        note = _counted(total - len(_dump(kept)), total, len(kept), of, language)
+        fitted = _dump({**around, "data": kept, "cut": note})
+        if kept and len(fitted) <= limit:
             return fitted
-        keep = max(0, min(keep - (len(fitted) - limit), keep - 1))
+    text = data if isinstance(data, str) else _dump(data)
+    return _cut_text(text, max(total, len(text)), limit, language, around)
+
+
+def _kept(data: list[Any], room: int) -> list[Any]:
+    kept: list[Any] = []
+    for one in data:
+        room -= len(_dump(one)) + 2
+        if room < 0:
+            break
+        kept.append(one)
+    return kept
+
+
+def _counted(missing: int, total: int, kept: int, of: int, language: str) -> str:
+    return f"{_cut_note(missing, total, language)} ({kept}/{of})"
+
+
+def _cut_text(text: str, total: int, limit: int, language: str, around: dict[str, Any]) -> str:
+    keep = min(limit, len(text))
+    while True:
+        note = _cut_note(total - keep, total, language)
+        fitted = _dump({**around, "data": text[:keep], "cut": note})
+        over = len(fitted) - limit
+        if over <= 0 or keep == 0:
+            return fitted
+        # JSON may write one character as six: what is too much is that many characters less
+        written = max(1, len(_dump(text[:keep])))
+        keep = max(0, keep - max(1, math.ceil(over * keep / written)))
 
 
 def _cut_note(missing: int, total: int, language: str) -> str:

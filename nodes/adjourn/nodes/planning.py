@@ -12,6 +12,7 @@ from adjourn.nodes.assembly import AssembledCall, Turn
 from adjourn.nodes.calls import Call
 from adjourn.nodes.execute import unknown_tool
 from adjourn.nodes.guards import Limits
+from adjourn.nodes.masking import Masker
 from adjourn.nodes.outcome import Outcome, failed
 from adjourn.nodes.plan import number_batches
 from adjourn.nodes.questions import declared_question
@@ -29,6 +30,7 @@ class Planner:
     run_id: str
     step: int
     language: str
+    masker: Masker
 
     def plan(self, turn: Turn) -> list[Call]:
         """The calls of the turn in request order. All declared questions are found here (C-23)."""
@@ -57,7 +59,7 @@ class Planner:
         if sent.cut or (truncated and effect is Effect.WRITE):
             return failed(ErrorCode.OUTPUT_CUT, language, sent.name)
         if sent.error is not None:
-            return _unparsable(sent, language)
+            return _unparsable(sent, language, self.masker)
         if sent.name not in self.tools:
             return unknown_tool(sent.name, self.tools, language)
         if sent.position >= limits.max_calls_per_step:
@@ -100,7 +102,7 @@ def _closed(call: Call, sent: AssembledCall, outcome: Outcome) -> Call:
     return call
 
 
-def _unparsable(sent: AssembledCall, language: str) -> Outcome:
+def _unparsable(sent: AssembledCall, language: str, masker: Masker) -> Outcome:
     raw = sent.raw if len(sent.raw) <= RAW_SHOWN else sent.raw[:RAW_SHOWN] + "..."
-    why = sent.error
+    raw, why = masker.text(raw), masker.text(str(sent.error))
     return failed(ErrorCode.INVALID_ARGUMENTS, language, sent.name, text="unparsable", why=why, raw=raw)

@@ -14,6 +14,7 @@ import jsonschema
 from adjourn.checkpoints.errors import InvalidAnswer
 from adjourn.checkpoints.lifecycle import CallState, InterruptType
 from adjourn.nodes.calls import Call, Question
+from adjourn.nodes.masking import Masker
 from adjourn.nodes.observations import plain
 from adjourn.nodes.texts import say
 from adjourn.nodes.tool import Tool
@@ -194,8 +195,12 @@ def _response_schema(kind: InterruptType, tool: Tool, payload: Mapping[str, Any]
     return _verdict_schema(tool) if kind is InterruptType.CONFIRM_RISKY else _outcome_schema()
 
 
-def check_answer(question: Question, arguments: Mapping[str, Any], answer: Any, tool: Tool) -> Answer:
+def check_answer(
+    question: Question, arguments: Mapping[str, Any], answer: Any, tool: Tool, masker: Masker
+) -> Answer:
     """The answer as it will be stored. Pure: nothing is changed when it does not fit.
+
+    `arguments` are the call's own, not what is shown of them.
 
     Raises `InvalidAnswer` with each field that is wrong and why (C-45).
     """
@@ -203,7 +208,7 @@ def check_answer(question: Question, arguments: Mapping[str, Any], answer: Any, 
         raise InvalidAnswer(question["id"], {"": f"an answer is an object, not {type(answer).__name__}"})
     problems = _schema_problems(question, answer)
     if not problems:
-        problems = _argument_problems(question, arguments, answer, tool)
+        problems = _argument_problems(question, arguments, answer, tool, masker)
     if problems:
         raise InvalidAnswer(question["id"], problems)
     return answer
@@ -246,10 +251,10 @@ def _field(error: jsonschema.ValidationError) -> str:
 
 
 def _argument_problems(
-    question: Question, arguments: Mapping[str, Any], answer: Answer, tool: Tool
+    question: Question, arguments: Mapping[str, Any], answer: Answer, tool: Tool, masker: Masker
 ) -> dict[str, str]:
     """What the tool's own types say to the arguments that this answer leads to."""
-    result = _arguments_after(question, arguments, answer)
+    result = _arguments_after(question, arguments, answer, masker)
     if result is None:
         return {}
     problems = tool.problems(result)
@@ -259,8 +264,17 @@ def _argument_problems(
     return wrong
 
 
+def restored(given: Any, real: Any, masker: Masker) -> Any:
+    """`given` with the real value wherever it shows what masking makes of it: a field that was left alone (C-73)."""
+    if isinstance(given, dict) and isinstance(real, dict):
+        return {name: restored(value, real.get(name), masker) for name, value in given.items()}
+    if isinstance(given, list) and isinstance(real, list) and len(given) == len(real):
+        return [restored(one, other, masker) for one, other in zip(given, real, strict=True)]
+    return real if real is not None and given == masker.data(real) else given
+
+
 def _arguments_after(
-    question: Question, arguments: Mapping[str, Any], answer: Answer
+    question: Question, arguments: Mapping[str, Any], answer: Answer, masker: Masker
 ) -> dict[str, Any] | None:
     if question["type"] == InterruptType.PARAMS_REQUIRED:
         defaults = {
@@ -270,11 +284,18 @@ def _arguments_after(
         }
         return {**arguments, **defaults, **answer}
     if answer.get("action") == "edit":
-        return dict(answer["arguments"])
+        # whole fields, so that a field whose name alone says that it is secret is known again
+        shown: dict[str, Any] = masker.data(dict(arguments))
+        return {
+            name: arguments[name]
+            if name in arguments and value == shown[name]
+            else restored(value, arguments.get(name), masker)
+            for name, value in answer["arguments"].items()
+        }
     return None
 
 
-def apply_answer(call: Call, answer: Answer, *, by: str | None) -> Call:
+def apply_answer(call: Call, answer: Answer, *, by: str | None, masker: Masker) -> Call:
     """The call after its question was answered; `answer` was checked before.
 
     `planned` when it may run (or must be judged again), else its outcome; an `observation` is left to the
@@ -285,7 +306,7 @@ def apply_answer(call: Call, answer: Answer, *, by: str | None) -> Call:
     del changed["question"]
     changed["asked"] = call.get("asked", 0) + 1
     action = answer.get("action") if question["type"] != InterruptType.PARAMS_REQUIRED else None
-    arguments = _arguments_after(question, call["arguments"] or {}, answer)
+    arguments = _arguments_after(question, call["arguments"] or {}, answer, masker)
     if arguments is not None:
         if action == "edit":
             changed["asked_for"] = call["arguments"] or {}

@@ -68,6 +68,8 @@ class Tool:
     verify: VerifyOf = None
     retries: int = RETRIES
     result_limit: int = RESULT_LIMIT
+    merge_by: tuple[str, ...] = ()
+    rank_by: str | None = None
     context_parameter: str | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -203,6 +205,8 @@ def tool(
     verify: VerifyOf = None,
     retries: int = ...,
     result_limit: int = ...,
+    merge_by: tuple[str, ...] = (),
+    rank_by: str | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -220,6 +224,8 @@ def tool(
     verify: VerifyOf = None,
     retries: int = RETRIES,
     result_limit: int = RESULT_LIMIT,
+    merge_by: tuple[str, ...] = (),
+    rank_by: str | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a function, sync or async.
 
@@ -236,6 +242,7 @@ def tool(
     - `retries`: how often an attempt that failed by the network, a time limit (once) or a rate limit is made
       again; only reads and idempotent writes are (C-30).
     - `result_limit`: characters of the result that the model may see.
+    - `merge_by`, `rank_by`: records of a result that share these keys become one, the highest rank first (C-75).
 
     Raises `ToolDefinitionError` for a function that a model could not call or be told of.
     """
@@ -258,6 +265,8 @@ def tool(
             verify=verify,
             retries=retries,
             result_limit=result_limit,
+            merge_by=tuple(merge_by),
+            rank_by=rank_by,
             context_parameter=context_parameter,
         )
         return checked(made)

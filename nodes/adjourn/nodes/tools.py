@@ -16,10 +16,12 @@ from langchain_core.runnables import RunnableConfig
 
 from adjourn.checkpoints.events import StepStarted
 from adjourn.checkpoints.lifecycle import CALL_MOVES, CallState, Effect, ErrorCode, InterruptType, move
+from adjourn.nodes.batch_budget import fit
 from adjourn.nodes.calls import Call, Question, is_final
 from adjourn.nodes.context import Happened
-from adjourn.nodes.execute import Executor, succeeded, verified
+from adjourn.nodes.execute import Executor, verified
 from adjourn.nodes.guards import Limits
+from adjourn.nodes.masking import Masker
 from adjourn.nodes.observations import failure
 from adjourn.nodes.outcome import Outcome, failed
 from adjourn.nodes.permission import Permission, Request, Verdict
@@ -36,11 +38,17 @@ class ToolsNode:
     """Runs one batch per superstep. Returns `tools`, `ask`, `model` or `finish` as its outcome."""
 
     def __init__(
-        self, tools: Iterable[Tool], *, limits: Limits | None = None, permission: Permission | None = None
+        self,
+        tools: Iterable[Tool],
+        *,
+        limits: Limits | None = None,
+        permission: Permission | None = None,
+        masker: Masker | None = None,
     ) -> None:
         self.tools: Mapping[str, Tool] = {one.name: one for one in tools}
         self.limits = limits or Limits()
         self.permission = permission or Permission()
+        self.masker = masker or Masker()
 
     async def __call__(self, state: RunState, config: RunnableConfig) -> RunState:
         work = _Batch(self, state, run_context(config))
@@ -74,7 +82,9 @@ class _Batch:
         self.calls: list[Call] = [{**call} for call in state["calls"]]
         self.message_id = last_assistant(state["messages"]).id or f"{run.run_id}.{self.step}"
         self.upto = -1  # observations are told up to this position
-        self.executor = Executor(self.tools, run, self.step, self.language, node.limits.max_parallel)
+        self.executor = Executor(
+            self.tools, run, self.step, self.language, node.limits.max_parallel, node.masker
+        )
 
     async def run(self) -> None:
         """Judge what has changed since, then run the next batch. A cancel settles all that has not ended."""
@@ -226,7 +236,7 @@ class _Batch:
             return None
         verdict = await verified(tool, self.executor.context(call, tool))
         if isinstance(verdict, Happened):
-            return succeeded(tool, call, verdict.result, self.language)
+            return self.executor.succeeded(tool, call, verdict.result)
         if verdict is None:
             reason = say("ask.outcome_unknown", self.language, tool=tool.name)
             kind, run_id = InterruptType.OUTCOME_UNKNOWN, self.run_context.run_id
@@ -285,7 +295,7 @@ class _Batch:
             return failed(ErrorCode.CANCELLED, self.language, call["name"])
         verdict = await verified(tool, self.executor.context(call, tool)) if tool is not None else None
         if tool is not None and isinstance(verdict, Happened):
-            return succeeded(tool, call, verdict.result, self.language)
+            return self.executor.succeeded(tool, call, verdict.result)
         code = ErrorCode.CANCELLED if verdict is False else ErrorCode.OUTCOME_UNKNOWN
         return failed(code, self.language, call["name"])
 
@@ -308,18 +318,28 @@ class _Batch:
     def _tell(self) -> list[Any]:
         """The tool messages that are new or replaced, in request order, up to where the step has come."""
         messages: list[Any] = []
+        untold = [one for one in self.calls if is_final(one) and one.get("told") != "final"]
+        fitted = dict(zip((one["id"] for one in untold), self._fitted(untold), strict=True))
         for call in self.calls:
             if call["position"] > self.upto:
                 break
             told = call.get("told")
             if is_final(call) and told != "final":
-                messages.append(self._message(call, call.pop("observation")))
+                del call["observation"]
+                call["size"] = len(fitted[call["id"]])
+                messages.append(self._message(call, fitted[call["id"]]))
                 call["told"] = "final"
             elif not is_final(call) and told is None:
                 text = say("awaiting_user", self.language, tool=call["name"])
                 messages.append(self._message(call, failure(ErrorCode.AWAITING_USER, text)))
                 call["told"] = "provisional"
         return messages
+
+    def _fitted(self, untold: Sequence[Call]) -> list[str]:
+        """The observations that are told now, within what is left of the step's budget (C-74)."""
+        spent = sum(one.get("size", 0) for one in self.calls)
+        left = max(0, self.limits.max_result_chars_per_step - spent)
+        return fit([one["observation"] for one in untold], left, self.language)
 
     def _message(self, call: Call, observation: str) -> ToolMessage:
         ok = call["state"] == CallState.OK

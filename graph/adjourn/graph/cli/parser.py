@@ -267,3 +267,24 @@ def migrate(*, store: Store = DEFAULT_STORE, json: Json = False, lang: Lang = No
     from adjourn.graph.cli import upkeep
 
     return upkeep.migrate_store(settings_of(store, json=json, lang=lang))
+
+
+@app.command("import")
+def import_(
+    threads: Annotated[
+        list[str] | None, typer.Argument(metavar="[THREAD]...", help="Ids of conversations; or --all.")
+    ] = None,
+    *,
+    source: Annotated[
+        str, typer.Option("--from", metavar="URL", help="Their database: sqlite:///FILE or postgresql://....")
+    ],
+    every: Annotated[bool, typer.Option("--all", help="Every thread of it.")] = False,
+    store: Store = DEFAULT_STORE,
+    json: Json = False,
+    lang: Lang = None,
+) -> int:
+    """Bring threads of LangGraph's own SqliteSaver or PostgresSaver over, which stay there as they are."""
+    from adjourn.graph.cli import upkeep
+
+    settings = settings_of(store, json=json, lang=lang)
+    return upkeep.import_from(settings, source, threads or (), every=every)

@@ -1,0 +1,85 @@
+"""Keeping house: `adjourn prune`, `forget`, `migrate` and `import`. They need no app."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+
+from adjourn.checkpoints import retention
+from adjourn.checkpoints.database import format_time
+from adjourn.checkpoints.errors import UsageError
+from adjourn.checkpoints.setup import VERSION
+from adjourn.graph.cli.screen import Screen
+from adjourn.graph.cli.settings import Settings
+from adjourn.graph.cli.stores import opened
+
+_UNITS = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+
+
+def prune_runs(settings: Settings, *, older_than: str, keep_last: int, failed: bool, dry_run: bool) -> int:
+    """`adjourn prune`: take away runs that ended before `older_than` (`30d`)."""
+    before = format_time(datetime.now(UTC) - age(older_than))
+    policy = retention.Policy(before, keep_last=keep_last, failed=failed)
+    with opened(settings.store) as database:
+        removed = retention.prune(database, policy, dry_run=dry_run)
+    screen = Screen(settings)
+    if settings.json:
+        screen.data({**asdict(removed), "before": before, "dry_run": dry_run})
+    else:
+        screen.line(screen.say("would_prune" if dry_run else "pruned", **asdict(removed)))
+    return 0
+
+
+def age(words: str) -> timedelta:
+    """How long `30d`, `12h`, `90m`, `2w` or `45s` is. Raises `UsageError` for anything else."""
+    found = re.fullmatch(r"(\d{1,6})([wdhms])", words.strip())
+    if found is None:
+        raise UsageError(f"--older-than is a number and a unit, such as 30d, 12h or 90m, not {words!r}")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+def forget_threads(settings: Settings, thread_ids: Sequence[str]) -> int:
+    """`adjourn forget`: take away everything of these conversations, one after the other."""
+    screen = Screen(settings)
+    with opened(settings.store) as database:
+        for thread_id in thread_ids:
+            removed = retention.forget(database, thread_id)
+            if settings.json:
+                screen.data({"thread": thread_id, "runs": removed.runs})
+            else:
+                screen.line(screen.say("forgotten", thread=thread_id, runs=removed.runs))
+    return 0
+
+
+def migrate_store(settings: Settings) -> int:
+    """`adjourn migrate`: upgrade the database, which opening it does, and say from which version."""
+    with opened(settings.store) as database:
+        before = database.version_found
+    screen = Screen(settings)
+    if settings.json:
+        screen.data({"version": VERSION, "before": before})
+    elif before == VERSION:
+        screen.line(screen.say("up_to_date", version=VERSION))
+    else:
+        screen.line(screen.say("migrated", version=VERSION, before=before or "-"))
+    return 0
+
+
+def import_from(settings: Settings, source: str, thread_ids: Sequence[str], *, every: bool) -> int:
+    """`adjourn import`: bring threads of an official saver over, one line for each that is here."""
+    from adjourn.checkpoints.importing import (
+        import_threads,
+        old_store,
+    )  # LangGraph, which the others need not
+    from adjourn.checkpoints.saver import SQLAlchemySaver
+
+    if bool(thread_ids) == every:
+        raise UsageError("name the threads to import, or give --all")
+    screen = Screen(settings)
+    with old_store(source) as old, opened(settings.store, create=True) as database:
+        for found in import_threads(old, SQLAlchemySaver(database), None if every else thread_ids):
+            if settings.json:
+                screen.data({"thread": found.thread_id, "checkpoints": found.checkpoints})
+            else:
+                screen.line(screen.say("imported", thread=found.thread_id, checkpoints=found.checkpoints))
+    return 0
