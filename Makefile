@@ -36,10 +36,13 @@ lint: .venv/.ready ## style, types, direction of imports
 bench: .venv/.ready ## the store beside LangGraph's own savers, in one run
 	@$(BIN)/python tests/bench/bench_store.py
 
+soak: .venv/.ready ## the proofs of scale, for a minute rather than seconds
+	@ADJOURN_SOAK_S=60 $(BIN)/python -m pytest tests/store/test_scale.py --timeout 600
+
 build: .venv/.ready ## the wheel, and the smoke test against it in an empty environment
 	@$(BIN)/python tests/packaging/build_and_smoke.py
 
 format: .venv/.ready ## let ruff write the code its way
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-.PHONY: help setup demo test lint bench build format
+.PHONY: help setup demo test lint bench soak build format

@@ -61,9 +61,11 @@ class Outbox(Protocol):
 
     def hold(self, writes: Held) -> bool:
         """Keep a task's writes for the next put. False: they are stored at once."""
+        ...
 
     def held(self) -> Sequence[Held]:
         """What the next put stores along with its checkpoint; again, when a first attempt was rolled back."""
+        ...
 
     def write(self, connection: Connection) -> None:
         """Write the rows. Called in the put's transaction, behind the checkpoint's rows; again, when a first

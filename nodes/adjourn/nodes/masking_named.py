@@ -24,7 +24,7 @@ _SIGN = re.compile(
     r"(?:\\{0,7}[\"'])?[ \t]{0,4}(?:=>|:?={1,2}|[:：]|(?<=[\u4e00-\u9fff])[是为][:：]?)[ \t]{0,4}"
 )
 _BLANK = re.compile(r"[ \t]{1,4}(?=[^\s-])")
-_FLAG = re.compile(r"(?<![\w-])--[\w-]{0,30}\Z")
+_FLAG = re.compile(r"--[\w-]{0,30}\Z")
 _KEYS = "api access secret private signing encryption account master shared service license app auth ssh"
 _KEY_KINDS = tuple(kind + joint for kind in _KEYS.split() for joint in ("", "_", "-", " "))
 # Cursors that the model has to give back, and marks of a vocabulary, are no secrets
@@ -138,13 +138,17 @@ def _behind_scheme(text: str, start: int) -> int:
 def _bare(text: str, start: int, *, is_password: bool, assigned: bool) -> Span | None:
     """A value without quotes. A password may be anything; elsewhere a word of prose or a count is let pass."""
     hidden = text.startswith(HIDDEN, start)
-    structure = text.startswith(("{", "[", "("), start) and not (hidden or is_password or assigned)
-    if structure or _is_template(text, start) or not (found := _BARE.match(text, start)):
+    passes = (
+        _is_template(text, start) or not text[start : start + 1].isascii()
+    )  # Chinese prose needs no blank
+    if not is_password:
+        structure = text.startswith(("{", "[", "("), start) and not hidden and not assigned
+        passes = passes or structure or _CALL.match(text, start) is not None
+    # Only now: what is let pass here was not read to its end, or names in it would read it again
+    if passes or not (found := _BARE.match(text, start)):
         return None
     word = found[0].rstrip(_CLOSERS)
-    if not word[:1].isascii():  # Chinese prose has no blank after its colon
-        return None
-    if not is_password and (_is_count(word) or _CALL.match(word) or (not assigned and _is_prose(word))):
+    if not is_password and (_is_count(word) or (not assigned and _is_prose(word))):
         return None
     # The mask's own bracket is no closer
     return _worth(text, start, start + max(len(word), len(HIDDEN) if hidden else 0))
@@ -155,7 +159,7 @@ def _is_count(word: str) -> bool:
 
 
 def _is_prose(word: str) -> bool:
-    return word.isalpha() and word.islower()
+    return word.isascii() and word.isalpha() and word.islower()
 
 
 # -- names of fields

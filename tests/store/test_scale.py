@@ -1,0 +1,71 @@
+"""Many at once: processes and threads on one file, runs in one process.
+
+`ADJOURN_SOAK_S` is how many seconds the processes write [5]; `make soak` gives them a minute.
+"""
+
+import asyncio
+import os
+import sqlite3
+import threading
+from typing import Any
+
+from langchain_core.messages import HumanMessage
+from store.processes import run_all, work_for
+from store.stored_graphs import config, put, scalar
+
+from adjourn.checkpoints.saver import SQLAlchemySaver
+from adjourn.graph import Runner, build_react
+from adjourn.nodes import ScriptedModel
+from adjourn.nodes.scripted import says
+
+PROCESSES_AT_ONCE = 8
+THREADS_AT_ONCE = 25
+RUNS_AT_ONCE = 200
+SOAK_S = float(os.environ.get("ADJOURN_SOAK_S", "5"))
+
+
+def test_eight_processes_of_25_threads_write_to_one_file_and_lose_nothing(file_url: str) -> None:
+    with SQLAlchemySaver(file_url) as saver:
+        saver.setup()
+    given = [(file_url, process, THREADS_AT_ONCE, SOAK_S) for process in range(PROCESSES_AT_ONCE)]
+    run_all(work_for, given, timeout_s=SOAK_S + 120)
+    with SQLAlchemySaver(file_url) as saver:
+        assert scalar(saver, "SELECT count(*) FROM threads") == PROCESSES_AT_ONCE * THREADS_AT_ONCE
+        steps = scalar(saver, "SELECT sum(step) FROM threads")
+        for table in ("checkpoints", "messages", "checkpoint_writes"):
+            assert scalar(saver, f"SELECT count(*) FROM {table}") == steps
+    connection = sqlite3.connect(file_url.removeprefix("sqlite:///"))
+    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    connection.close()
+
+
+async def test_the_pools_never_run_dry_under_200_runs_in_one_process(shared_url: str) -> None:
+    turns: list[Any] = [says("done", delay_s=0.5)]  # long enough for all of them to be under way
+    graph = build_react(ScriptedModel(turns=turns, by_history=True))
+    with Runner(graph, shared_url) as runner:
+        runs = await asyncio.gather(
+            *(runner.start("go", thread_id=f"t{number}") for number in range(RUNS_AT_ONCE))
+        )
+    assert {run.status for run in runs} == {"finished"}, [run.row.error for run in runs if run.row.error]
+
+
+def test_200_threads_of_one_process_share_the_connections(shared_saver: SQLAlchemySaver) -> None:
+    wrong: list[BaseException] = []
+
+    def work(name: str) -> None:
+        try:
+            where = config(name)
+            for step in range(1, 3):
+                where = put(shared_saver, where, {"messages": [HumanMessage("x", id=name)]}, step)
+                shared_saver.put_writes(where, [("n", step)], "task")
+                assert shared_saver.get_tuple(where) is not None
+        except BaseException as error:  # a thread's error would be told to nobody
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(f"t{number}",)) for number in range(RUNS_AT_ONCE)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert scalar(shared_saver, "SELECT count(*) FROM checkpoints") == 2 * RUNS_AT_ONCE
