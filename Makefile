@@ -39,10 +39,13 @@ bench: .venv/.ready ## the store beside LangGraph's own savers, in one run
 soak: .venv/.ready ## the proofs of scale, for a minute rather than seconds
 	@ADJOURN_SOAK_S=60 $(BIN)/python -m pytest tests/store/test_scale.py --timeout 600
 
+crash: .venv/.ready ## kill runs at every point, 2,000 times
+	@ADJOURN_KILLS=2000 $(BIN)/python -m pytest tests/crash -s
+
 build: .venv/.ready ## the wheel, and the smoke test against it in an empty environment
 	@$(BIN)/python tests/packaging/build_and_smoke.py
 
 format: .venv/.ready ## let ruff write the code its way
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-.PHONY: help setup demo test lint bench soak build format
+.PHONY: help setup demo test lint bench soak crash build format

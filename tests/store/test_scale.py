@@ -7,9 +7,12 @@ import asyncio
 import os
 import sqlite3
 import threading
+from pathlib import Path
 from typing import Any
 
+import pytest
 from langchain_core.messages import HumanMessage
+from store.engines import Engines
 from store.processes import run_all, work_for
 from store.stored_graphs import config, put, scalar
 
@@ -22,6 +25,11 @@ PROCESSES_AT_ONCE = 8
 THREADS_AT_ONCE = 25
 RUNS_AT_ONCE = 200
 SOAK_S = float(os.environ.get("ADJOURN_SOAK_S", "5"))
+
+
+@pytest.fixture(params=["file", "postgresql"])
+def roomy_url(request: pytest.FixtureRequest, servers: Engines, tmp_path: Path) -> str:
+    return servers.empty(request.param, tmp_path)
 
 
 def test_eight_processes_of_25_threads_write_to_one_file_and_lose_nothing(file_url: str) -> None:
@@ -39,33 +47,34 @@ def test_eight_processes_of_25_threads_write_to_one_file_and_lose_nothing(file_u
     connection.close()
 
 
-async def test_the_pools_never_run_dry_under_200_runs_in_one_process(shared_url: str) -> None:
+async def test_the_pools_never_run_dry_under_200_runs_in_one_process(roomy_url: str) -> None:
     turns: list[Any] = [says("done", delay_s=0.5)]  # long enough for all of them to be under way
     graph = build_react(ScriptedModel(turns=turns, by_history=True))
-    with Runner(graph, shared_url) as runner:
+    with Runner(graph, roomy_url) as runner:
         runs = await asyncio.gather(
             *(runner.start("go", thread_id=f"t{number}") for number in range(RUNS_AT_ONCE))
         )
     assert {run.status for run in runs} == {"finished"}, [run.row.error for run in runs if run.row.error]
 
 
-def test_200_threads_of_one_process_share_the_connections(shared_saver: SQLAlchemySaver) -> None:
+def test_200_threads_of_one_process_share_the_connections(roomy_url: str) -> None:
     wrong: list[BaseException] = []
 
     def work(name: str) -> None:
         try:
             where = config(name)
             for step in range(1, 3):
-                where = put(shared_saver, where, {"messages": [HumanMessage("x", id=name)]}, step)
-                shared_saver.put_writes(where, [("n", step)], "task")
-                assert shared_saver.get_tuple(where) is not None
+                where = put(saver, where, {"messages": [HumanMessage("x", id=name)]}, step)
+                saver.put_writes(where, [("n", step)], "task")
+                assert saver.get_tuple(where) is not None
         except BaseException as error:  # a thread's error would be told to nobody
             wrong.append(error)
 
-    threads = [threading.Thread(target=work, args=(f"t{number}",)) for number in range(RUNS_AT_ONCE)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
-    assert scalar(shared_saver, "SELECT count(*) FROM checkpoints") == 2 * RUNS_AT_ONCE
+    with SQLAlchemySaver(roomy_url) as saver:
+        threads = [threading.Thread(target=work, args=(f"t{number}",)) for number in range(RUNS_AT_ONCE)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert wrong == []
+        assert scalar(saver, "SELECT count(*) FROM checkpoints") == 2 * RUNS_AT_ONCE
