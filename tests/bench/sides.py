@@ -1,5 +1,6 @@
 """The two sides of the benchmark: the official savers and this store, on the same graph and settings."""
 
+import random
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import (
@@ -37,7 +38,8 @@ def chat(steps: int, size: int) -> StateGraph[Any, Any, Any, Any]:
 
     def say(state: State) -> dict[str, Any]:
         number = len(state["messages"])
-        return {"messages": [AIMessage(content=f"{number:06d}".ljust(size, "x"), id=f"m{number}")]}
+        text = random.Random(number).randbytes(size // 2).hex()  # PostgreSQL would compress a repeated letter
+        return {"messages": [AIMessage(content=text, id=f"m{number}")]}
 
     def more(state: State) -> str:
         return "say" if len(state["messages"]) <= steps else END

@@ -178,3 +178,17 @@ def test_c43_a_script_may_use_several_event_loops(server: OpenAIServer, tmp_path
     command = [sys.executable, "-c", TWO_LOOPS, f"sqlite:///{tmp_path / 'a.db'}"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["finished one None", "finished two None"]
+
+
+def test_the_demo_with_a_real_model_by_key_and_address(server: OpenAIServer, tmp_path: Path) -> None:
+    server.replies += [
+        streams("Let me look. ", [fragment(0, "c", "search_docs", '{"query":"5xx"}')], finish="tool_calls"),
+        streams("The runbook says: ", "check the pool."),
+    ]
+    environment = {**os.environ, "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "x"}
+    command = [sys.executable, "-m", "adjourn.graph", "demo", "--model", "openai:scripted-1", "--lang", "en"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert "The model is openai:scripted-1." in done.stdout
+    assert "The runbook says: check the pool." in done.stdout
+    assert "finished (answered)" in done.stdout
+    assert server.requests[0].body["stream"] is True

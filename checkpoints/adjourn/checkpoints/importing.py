@@ -117,7 +117,9 @@ def _postgres(url: str) -> Iterator[Theirs]:
 
     try:
         # as PostgresSaver opens its own
-        with psycopg.connect(url, autocommit=True, prepare_threshold=0, row_factory=dict_row) as connection:
+        options: Any = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
+        with psycopg.connect(url, **options) as opened:
+            connection: Any = opened
             connection.read_only = True
             yield PostgresSaver(connection, serde=_strict())
     except psycopg.Error as error:

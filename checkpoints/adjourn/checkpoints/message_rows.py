@@ -208,19 +208,36 @@ def _build(row: MessageRow, codec: Codec) -> BaseMessage:
     return _construct(kind, fields)
 
 
+_REQUIRED = object()  # stands for a field without a default
+# Every field of a class in its order, with its default; and those whose default is a new object each time.
+_BLANKS = {kind: dict.fromkeys(kind.model_fields, _REQUIRED) | _DEFAULTS[kind] for kind in _DEFAULTS}
+_FRESH = {
+    kind: [name for name, value in blank.items() if isinstance(value, list | dict)]
+    for kind, blank in _BLANKS.items()
+}
+
+
 def _construct(kind: type[BaseMessage], fields: dict[str, Any]) -> BaseMessage:
     """A message with these fields, and the defaults of its class for the others, unchecked.
 
-    For a default that it makes itself, pydantic inspects the factory's signature each time: 1 ms a message.
+    `model_construct` does the same, and inspects the signature of each default's factory: 1 ms a message.
     """
-    defaults = _DEFAULTS.get(kind)
-    if defaults is None:
+    blank = _BLANKS.get(kind)
+    if blank is None or not fields.keys() <= blank.keys():
         return kind.model_construct(**fields)
-    given = set(fields)
-    for name, value in defaults.items():
-        if name not in given:
-            fields[name] = copy.copy(value) if value.__class__ in (list, dict) else value
-    return kind.model_construct(given, **fields)
+    values = blank | fields
+    for name in _FRESH[kind]:
+        if name not in fields:
+            values[name] = copy.copy(values[name])
+    if _REQUIRED in values.values():
+        values = {name: value for name, value in values.items() if value is not _REQUIRED}
+    message = kind.__new__(kind)
+    set_field = object.__setattr__  # the class's own would check
+    set_field(message, "__dict__", values)
+    set_field(message, "__pydantic_fields_set__", set(fields))
+    set_field(message, "__pydantic_extra__", {})
+    set_field(message, "__pydantic_private__", None)
+    return message
 
 
 def _apply_rest(fields: dict[str, Any], rest: dict[str, Json], codec: Codec) -> None:

@@ -208,10 +208,13 @@ def snapshot(value: Any) -> Any:
     kind = type(value)
     if kind in _IMMUTABLE:
         return value
+    # asked here as well: most members are immutable, and a call takes longer than all the rest
     if kind is dict:
-        return {key: snapshot(member) for key, member in value.items()}
+        return {
+            key: member if type(member) in _IMMUTABLE else snapshot(member) for key, member in value.items()
+        }
     if kind is list:
-        return [snapshot(member) for member in value]
+        return [member if type(member) in _IMMUTABLE else snapshot(member) for member in value]
     try:
         return copy.deepcopy(value)
     except Exception:  # what an application puts into an artifact may refuse to be copied, in any way
