@@ -1,6 +1,6 @@
 """This store beside LangGraph's own savers: milliseconds and bytes per superstep, and what many runs cost.
 
-    python tests/bench/bench_store.py [--rounds 3] [--quick] [--waiting 100000] [--json FILE]
+    python tests/bench/bench_store.py [--rounds 2] [--quick] [--waiting 100000] [--json FILE]
 
 Both sides run the same graph in `sync` durability with the same `synchronous` setting, in turns, each round
 in a new database. Reported is the median over the rounds, and the ratio (below 1: this store is faster). A
@@ -205,7 +205,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="SQLite NORMAL only, one round")
     parser.add_argument("--waiting", type=int, default=WAITING, help="interrupted runs in one file")
     parser.add_argument("--json", type=Path, default=Path(__file__).with_name("bench_store.json"))

@@ -39,7 +39,7 @@ from store.stored_graphs import config, execute, put, scalar, values_of
 
 from adjourn.checkpoints.codec import Codec
 from adjourn.checkpoints.errors import StoredDataError, UsageError
-from adjourn.checkpoints.message_rows import from_row, to_row
+from adjourn.checkpoints.message_rows import ROLES, from_row, to_row
 from adjourn.checkpoints.saver import SQLAlchemySaver
 
 # Any text at all, lone surrogates and NUL included.
@@ -183,6 +183,22 @@ def test_values_of_known_types_come_back(value: Any) -> None:
     with SQLAlchemySaver("sqlite://") as saver:
         put(saver, config(), {"a": value})
         assert same(values_of(saver, config()), {"a": value})
+
+
+@pytest.mark.parametrize("kind", list(ROLES), ids=lambda kind: kind.__name__)
+def test_messages_are_built_as_pydantic_builds_them(kind: Any) -> None:
+    required = {"tool_call_id": "c", "role": "critic"}
+    fields = {name: value for name, value in required.items() if name in kind.model_fields}
+    made = kind(content="x", name="n", id="1", **fields)
+    row, codec = to_row(made, Codec()), Codec()
+    back = from_row(row, codec, "row")
+    expected = kind.model_construct(content="x", name="n", id="1", **fields)
+    assert list(back.__dict__.items()) == list(expected.__dict__.items())
+    for name in ("__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"):
+        assert getattr(back, name) == getattr(expected, name), name
+    assert back.model_dump_json() == expected.model_dump_json()
+    back.additional_kwargs["mine"] = 1  # a default is not shared
+    assert from_row(row, codec, "row").additional_kwargs == {}
 
 
 @pytest.mark.parametrize(

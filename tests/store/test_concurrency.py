@@ -2,10 +2,13 @@
 
 import asyncio
 import threading
+from pathlib import Path
 
+import pytest
 from langchain_core.messages import HumanMessage
+from store.engines import Engines
 from store.processes import hold_two_talks, run_all
-from store.stored_graphs import checkpoint, config, put, scalar, values_of
+from store.stored_graphs import checkpoint, config, execute, put, scalar, values_of
 
 from adjourn.checkpoints.saver import SQLAlchemySaver
 
@@ -87,3 +90,21 @@ def test_ordinary_writes_stay_and_special_ones_are_replaced(saver: SQLAlchemySav
     saver.put_writes(where, [("x", "second"), ("__interrupt__", "second")], "task")
     writes = saver.get_tuple(config()).pending_writes  # type: ignore[union-attr]
     assert writes == [("task", "__interrupt__", "second"), ("task", "x", "first")]
+
+
+@pytest.mark.parametrize("engine", ["postgresql", "mariadb"])
+def test_a_connection_that_the_server_closed_is_replaced(
+    engine: str, servers: Engines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adjourn.checkpoints.database.IDLE_S", 0.0)
+    own, kill = {
+        "postgresql": ("SELECT pg_backend_pid()", "SELECT pg_terminate_backend({})"),
+        "mariadb": ("SELECT connection_id()", "KILL {}"),
+    }[engine]
+    url = servers.empty(engine, tmp_path)
+    with SQLAlchemySaver(url) as saver, SQLAlchemySaver(url) as other:
+        number = scalar(saver, own)
+        execute(other, kill.format(number))
+        put(saver, config(), {"a": 1})
+        assert values_of(saver, config()) == {"a": 1}
+        assert scalar(saver, own) != number

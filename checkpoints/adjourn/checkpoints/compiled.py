@@ -60,7 +60,9 @@ class Statement:
 
     def change_many(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert, update or delete once per row; no row, no statement."""
-        if not rows:
+        if len(rows) <= 1:  # drivers prepare for many, which takes longer than one
+            for row in rows:
+                self.change(connection, row)
             return
         compiled, cursor = self._for(connection)
         try:

@@ -8,17 +8,19 @@ transaction that starts as a reader and then writes fails at once when another o
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, NoSuchModuleError
 from sqlalchemy.pool import StaticPool
 
 from adjourn.checkpoints.errors import StoreError
@@ -28,6 +30,7 @@ T = TypeVar("T")
 BUSY_TIMEOUT_MS = 30_000  # SQLite: how long a writer waits for another process's transaction
 WORKERS = 8  # threads that serve async callers: SQLite writes one at a time, so more would only queue
 ATTEMPTS = 5  # at a transaction that the database gives up for another one
+IDLE_S = 1.0  # unused for longer, a server's connection is tried before it is used: a restart takes as long
 CACHED_STATEMENTS = 256  # SQLite: prepared statements a connection keeps; the driver's 128 are too few
 
 # Databases whose driver is an extra: the package that is missing, and the extra that brings it.
@@ -237,13 +240,27 @@ def was_given_up(error: BaseException) -> bool:
 
 def _server_engine(url: sa.URL) -> Engine:
     # MySQL's default, REPEATABLE READ, would show a writer that waited for a row what was there before it waited
-    return sa.create_engine(
-        url,
-        pool_size=WORKERS,
-        max_overflow=WORKERS,
-        pool_pre_ping=True,
-        isolation_level="READ COMMITTED",
+    engine = sa.create_engine(
+        url, pool_size=WORKERS, max_overflow=WORKERS, isolation_level="READ COMMITTED", pool_use_lifo=True
     )
+    event.listen(engine, "checkout", partial(_check_idle, engine.dialect))
+    event.listen(engine, "checkin", _note_use)
+    return engine
+
+
+def _check_idle(dialect: sa.Dialect, connection: Any, record: Any, _proxy: Any) -> None:
+    """Replace a connection that the server closed meanwhile. SQLAlchemy's own check asks at every use: 0.2 ms."""
+    if time.monotonic() - record.info.get("used", 0.0) < IDLE_S:
+        return
+    driver: Any = dialect.loaded_dbapi
+    try:
+        dialect.do_ping(connection)
+    except driver.Error as error:
+        raise DisconnectionError from error  # the pool takes it for a sign to connect anew
+
+
+def _note_use(_connection: Any, record: Any) -> None:
+    record.info["used"] = time.monotonic()
 
 
 def _in_transaction(connection: Connection, work: Callable[[Connection], T]) -> T:

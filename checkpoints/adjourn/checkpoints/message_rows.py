@@ -208,9 +208,9 @@ def _build(row: MessageRow, codec: Codec) -> BaseMessage:
     return _construct(kind, fields)
 
 
-_REQUIRED = object()  # stands for a field without a default
-# Every field of a class in its order, with its default; and those whose default is a new object each time.
-_BLANKS = {kind: dict.fromkeys(kind.model_fields, _REQUIRED) | _DEFAULTS[kind] for kind in _DEFAULTS}
+# Every field of a class in its order, with its default; those without one; those whose default is made anew.
+_BLANKS = {kind: dict.fromkeys(kind.model_fields) | defaults for kind, defaults in _DEFAULTS.items()}
+_NEEDED = {kind: [name for name in blank if name not in _DEFAULTS[kind]] for kind, blank in _BLANKS.items()}
 _FRESH = {
     kind: [name for name, value in blank.items() if isinstance(value, list | dict)]
     for kind, blank in _BLANKS.items()
@@ -229,8 +229,9 @@ def _construct(kind: type[BaseMessage], fields: dict[str, Any]) -> BaseMessage:
     for name in _FRESH[kind]:
         if name not in fields:
             values[name] = copy.copy(values[name])
-    if _REQUIRED in values.values():
-        values = {name: value for name, value in values.items() if value is not _REQUIRED}
+    for name in _NEEDED[kind]:
+        if name not in fields:
+            del values[name]
     message = kind.__new__(kind)
     set_field = object.__setattr__  # the class's own would check
     set_field(message, "__dict__", values)
