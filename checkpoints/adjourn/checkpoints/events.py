@@ -101,7 +101,7 @@ class Message(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall(Event):
-    """The model asked for a call. `arguments` is what it sent, parsed, or None where it did not parse."""
+    """The model asked for a call. `arguments` are parsed and masked, or None where they did not parse."""
 
     word = "tool_call"
     call_id: str

@@ -166,7 +166,7 @@ class CallRow(_Row):
 class Interrupt(_Row):
     """A question to a person. `response_schema` is the JSON Schema of the answer; `state` is its word.
 
-    `arguments` are the call's as the model sent them; `expires_at` None: never.
+    `arguments` are the call's, masked (C-73); `expires_at` None: never.
     """
 
     id: str
