@@ -7,6 +7,7 @@ export UV_PROJECT_ENVIRONMENT := $(CURDIR)/.venv
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
+# Compiled once here: each of the many processes that the tests start would do it again where caches are not written.
 # The stamp is renewed when what it is made from changes, so that a second call costs nothing.
 .venv/.ready: pyproject.toml uv.lock
 	@python=$$(for name in python3.11 python3.12 python3.13 python3.14 python3 python; do \
@@ -15,7 +16,7 @@ help: ## list the targets
 	  test -n "$$python" || { echo "adjourn needs Python 3.11 or newer; none was found" >&2; exit 1; }; \
 	  test -x $(BIN)/python || $$python -m venv .venv
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check "uv>=0.8"
-	@$(BIN)/uv sync --locked --quiet --python $(BIN)/python
+	@$(BIN)/uv sync --locked --quiet --compile-bytecode --python $(BIN)/python
 	@touch $@
 
 setup: .venv/.ready ## make .venv and install what uv.lock says
