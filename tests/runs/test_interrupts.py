@@ -341,3 +341,11 @@ def test_c43_sync_twins_in_a_script_and_in_a_running_loop(house):
         return runner.get_sync(run.id)
 
     assert asyncio.run(cell()).status == "finished"
+
+
+async def test_stream_resume_gives_only_what_is_new(house):
+    runner = house.runner(restart_turns())
+    run = await runner.start("go")
+    answers = {run.interrupts[0].id: approve()}
+    words = [event.word async for event in runner.stream_resume(run.id, answers) if event.stored]
+    assert words == ["interrupt_answered", "tool_result", "step_started", "message", "run_finished"]

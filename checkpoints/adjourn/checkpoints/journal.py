@@ -14,7 +14,6 @@ from sqlalchemy import (
     Table,
     Update,
     bindparam,
-    func,
     insert,
     literal_column,
     or_,
@@ -449,12 +448,6 @@ def open_run(connection: Connection, thread_id: str) -> RunRow | None:
     """
     found = list_runs(connection, statuses=(*LIVE, RunStatus.FAILED), thread_id=thread_id, limit=1)
     return next(iter(found), None)
-
-
-def count_runs(connection: Connection) -> dict[str, int]:
-    """How many runs there are per status."""
-    counted = connection.execute(select(runs.c.status, func.count()).group_by(runs.c.status))
-    return dict(counted)
 
 
 def read_steps(connection: Connection, run_id: str) -> list[StepRow]:

@@ -8,7 +8,6 @@ from typing import Any, Self
 from sqlalchemy.engine import RowMapping
 
 from adjourn.checkpoints.errors import StoredDataError
-from adjourn.checkpoints.lifecycle import RunStatus
 
 
 def to_json(value: Any) -> str | None:
@@ -98,11 +97,6 @@ class RunRow(_Row):
         values["input"] = str(from_json(row["input"], "runs", row["id"]))
         values["error"] = from_json(row["error"], "runs", row["id"])
         return cls(**values)
-
-    @property
-    def is_live(self) -> bool:
-        """Whether the run works or waits."""
-        return self.status in (RunStatus.RUNNING, RunStatus.INTERRUPTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

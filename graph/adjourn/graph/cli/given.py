@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adjourn.checkpoints.errors import InterruptNotFound, NotResumable, UsageError
-from adjourn.checkpoints.lifecycle import InterruptState, InterruptType
+from adjourn.checkpoints.lifecycle import InterruptType
 from adjourn.checkpoints.records import Interrupt
 from adjourn.graph.cli.fields import Schema, WrongValue, parse
 from adjourn.graph.run import Run
@@ -185,8 +185,3 @@ def _read_file(name: str) -> Answers:
     if not isinstance(answers, dict):
         raise UsageError(f'--answers {name} takes an object {{"ID": answer}}, not {type(answers).__name__}')
     return answers
-
-
-def is_open(question: Interrupt) -> bool:
-    """Whether nobody has settled the question."""
-    return question.state == InterruptState.OPEN
