@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import signal
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -134,10 +135,14 @@ async def go(app: Runner, effects: Path) -> Run:
 
 
 def child(url: str, effects: str, last: int | None, out: str) -> None:
-    """The body of a process: go on, and be killed at point `last`; else say how many points there were."""
+    """The body of a process: go on, and be killed at point `last`; else leave in `out` how it came to its end."""
     points = Points(last)
-    app = runner(url, Path(effects), points)
-    run = asyncio.run(go(app, Path(effects)))
-    app.close()
-    app.database.close()
-    Path(out).write_text(json.dumps({"status": run.status, "points": points.count}))
+    try:
+        app = runner(url, Path(effects), points)
+        run = asyncio.run(go(app, Path(effects)))
+        app.close()
+        app.database.close()
+        left = {"status": run.status, "points": points.count}
+    except BaseException:
+        left = {"error": traceback.format_exc()}
+    Path(out).write_text(json.dumps(left))
