@@ -15,6 +15,7 @@ from adjourn.nodes import Happened, ScriptedModel, approve, tool
 from adjourn.nodes.scripted import Fails, call, says
 
 
+@pytest.mark.alone
 async def test_c59_c60_a_cancel_reaches_running_tools_and_keeps_what_was_finished(house):
     entered = asyncio.Event()
     reached: list[float] = []
@@ -274,6 +275,7 @@ async def test_c61_verify_is_tried_after_the_grace(house):
     assert stopped.calls[0].outcome == "ok"
 
 
+@pytest.mark.alone
 async def test_c59_a_cancel_from_another_runner_reaches_the_owner_within_a_second(house):
     entered = asyncio.Event()
     reached: list[float] = []

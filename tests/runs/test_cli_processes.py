@@ -111,8 +111,9 @@ def test_ctrl_c_cancels_the_run(folder: Path) -> None:
         text=True,
     )
     assert process.stdout is not None
-    run_id = json.loads(process.stdout.readline())["run_id"]
-    time.sleep(0.3)
+    while (told := json.loads(process.stdout.readline()))["type"] != "step_started":
+        pass
+    run_id = told["run_id"]
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, err) == (130, "")

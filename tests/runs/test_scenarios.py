@@ -21,6 +21,7 @@ def tool_events(house):
     return [(one.word, one.call_id) for one in house.sent if one.word in ("tool_call", "tool_result")]
 
 
+@pytest.mark.alone
 async def test_s1_two_reads_then_a_second_message(house):
     shop = Shop({"search_resource": 0.4, "search_docs": 0.2})
     runner = house.runner(
@@ -183,6 +184,7 @@ S7_DELAYS = {
 }
 
 
+@pytest.mark.alone
 async def test_s7_reads_and_writes_in_one_step(house):
     shop = Shop(S7_DELAYS)
     runner = house.runner([s7_turn(), "done"], shop)

@@ -278,6 +278,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_c73_masking_is_linear_in_the_text(piece):
     def took(size):

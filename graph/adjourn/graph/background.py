@@ -8,6 +8,10 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+# Seconds. The system may hand Ctrl-C to any thread, and then nothing wakes the one that waits for a lock and
+# would have to act on it: so it looks up now and then.
+LOOK_S = 0.2
+
 
 class Background:
     """Runs coroutines to their end from any thread. The loop starts with the first one."""
@@ -21,6 +25,8 @@ class Background:
         """The result of `work`. A KeyboardInterrupt cancels it, waits for its end, and is raised again."""
         future = asyncio.run_coroutine_threadsafe(work, self._running_loop())
         try:
+            while not future.done():
+                concurrent.futures.wait([future], timeout=LOOK_S)
             return future.result()
         except KeyboardInterrupt:
             self._take_back(future)
