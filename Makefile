@@ -25,7 +25,8 @@ demo: .venv/.ready ## an assistant works on a bundled incident, and stops to ask
 	@$(BIN)/adjourn demo
 
 test: .venv/.ready ## all tests but the slow proofs
-	@$(BIN)/python -m pytest --cov --cov-report=term
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 -m "not alone" --cov --cov-report= --cov-fail-under=0
+	@$(BIN)/python -m pytest -m alone --cov --cov-append --cov-report=term
 
 lint: .venv/.ready ## style, types, direction of imports
 	@$(BIN)/ruff check .
@@ -34,11 +35,13 @@ lint: .venv/.ready ## style, types, direction of imports
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports
 
-bench: .venv/.ready ## the store beside LangGraph's own savers, in one run
+bench: .venv/.ready ## the store beside LangGraph's own savers, long streams beside the bare client
 	@$(BIN)/python tests/bench/bench_store.py
+	@$(BIN)/python tests/bench/bench_stream.py
 
-soak: .venv/.ready ## the proofs of scale, for a minute rather than seconds
+soak: .venv/.ready ## the proofs of scale: a minute of writing, races of 500 rounds, 1,000 runs that wait
 	@ADJOURN_SOAK_S=60 $(BIN)/python -m pytest tests/store/test_scale.py --timeout 600
+	@ADJOURN_RACES=500 ADJOURN_WAITING=1000 $(BIN)/python -m pytest tests/store/test_races.py -s
 
 crash: .venv/.ready ## kill runs at every point, 2,000 times
 	@ADJOURN_KILLS=2000 $(BIN)/python -m pytest tests/crash -s

@@ -29,9 +29,10 @@ TURNS = [
         call("put", {"what": "d"}, id="d"),
         call("send", {"what": "e"}, id="e"),
         call("look", {"what": "f"}, id="f"),
+        usage=(100, 10),
     ),
-    says("", call("book", {"what": "g"}, id="g")),
-    "all done",
+    says("", call("book", {"what": "g"}, id="g"), usage=(200, 20)),
+    says("all done", usage=(300, 30)),
 ]
 
 
@@ -91,11 +92,11 @@ def tools(effects: Path, points: Points) -> list[Tool]:
     return [look, pay, put, send, book]
 
 
-def runner(url: str, effects: Path, points: Points) -> Runner:
-    """The app, whose database comes by a point before and after each of its writing transactions."""
+def counted_database(url: str, points: Points) -> Database:
+    """A database that comes by a point before and after each of its writing transactions."""
     database = Database(url)
     database.setup()
-    write = database.write
+    write = database.write_unprepared  # what every writing transaction goes through
 
     def counted(work: Callable[[Any], Any], *, synced: bool = False) -> Any:
         points.reach()
@@ -103,8 +104,14 @@ def runner(url: str, effects: Path, points: Points) -> Runner:
         points.reach()
         return result
 
-    database.write = counted  # type: ignore[method-assign]
-    return Runner(build_react(ScriptedModel(turns=TURNS, by_history=True), tools(effects, points)), database)
+    database.write_unprepared = counted  # type: ignore[method-assign]
+    return database
+
+
+def runner(url: str, effects: Path, points: Points) -> Runner:
+    """The app over a database whose transactions are counted."""
+    graph = build_react(ScriptedModel(turns=TURNS, by_history=True), tools(effects, points))
+    return Runner(graph, counted_database(url, points))
 
 
 def honest(run: Run, effects: Path) -> Mapping[str, Any]:

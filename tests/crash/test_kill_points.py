@@ -8,26 +8,22 @@ then the run is brought to its end, and what is left is judged by SQL and by the
 import asyncio
 import itertools
 import json
-import multiprocessing
 import os
 import random
 import sqlite3
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from crash import kill_app
 from crash.kill_app import CALLS, Points
+from crash.processes import PROCESSES
 
+from adjourn.nodes.counters import counters_of
 from adjourn.nodes.history import is_legal
 
 KILLS = int(os.environ.get("ADJOURN_KILLS", "300"))
 SEED = int(os.environ.get("ADJOURN_SEED", "20261129"))
-
-os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["crash.kill_app", "runs.crash_app"])
 
 
 class Case:
@@ -88,6 +84,17 @@ class Case:
         assert is_legal(messages)
         answered = [one.tool_call_id for one in messages if one.type == "tool"]
         assert tuple(answered) == CALLS
+        self.judge_counters(counters_of(state.values))
+
+    def judge_counters(self, counters) -> None:
+        """C-53: each turn and each call counted once, whoever was killed in between."""
+        assert (counters["input_tokens"], counters["output_tokens"]) == (600, 60)
+        assert sorted(counters["brought"]) == ["book", "look", "pay", "put", "send"]
+        assert len(counters["log"]) == len(set(counters["log"])) == len(CALLS)
+        assert (
+            counters["since"] == len(CALLS) - 1
+        )  # the last call was a write: what was read before may have changed
+        assert (counters["fails_in_row"], counters["failing"], counters["looped"]) == (0, {}, False)
 
     def judge(self) -> None:
         """What the world and the database show, without any of our code."""
@@ -111,6 +118,8 @@ class Case:
             assert tuple(one[0] for one in results) == CALLS
             assert connection.execute("SELECT step FROM steps ORDER BY step").fetchall() == [(1,), (2,), (3,)]
             assert connection.execute("SELECT lease_owner FROM runs").fetchall() == [(None,)]
+            spent = connection.execute("SELECT steps, input_tokens, output_tokens FROM runs").fetchall()
+            assert spent == [(3, 600, 60)]
             assert connection.execute("SELECT count(*) FROM interrupts WHERE state = 'open'").fetchone() == (
                 0,
             )
@@ -155,3 +164,9 @@ def test_c36_killed_at_every_point(tmp_path: Path, points: int) -> None:
         kills = sum(pool.map(lambda one: play(tmp_path / f"case{next(numbers)}", *one), plan))
     print(f"{kills} kills at {points} points, {len(plan)} runs")
     assert kills >= min(KILLS, points) * 0.8
+
+
+def test_c53_no_counter_is_lost_or_counted_twice_by_a_kill(tmp_path: Path, points: int) -> None:
+    """At a few points; `judge_counters` looks at them at every point of the test above too."""
+    for place, first in enumerate(range(3, points, points // 6)):
+        assert play(tmp_path / f"case{place}", first, None) == 1

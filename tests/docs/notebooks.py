@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import matplotlib.font_manager  # noqa: F401 - lists the fonts, once: a kernel whose import takes long for it says so on stderr
 import nbformat
 from docs.blocks import ROOT
 from nbclient import NotebookClient
@@ -21,7 +22,9 @@ TIMEOUT_S = 120  # one cell; importing LangGraph takes seconds on a busy machine
 _MASKS = (
     (re.compile(r"\b(run|thr|int|msg|call)_[0-9a-z]{12,}\b"), r"\1"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)"), "TIME"),
-    (re.compile(r"\b\d+ ms\b"), "N ms"),
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"), "TIME"),
+    (re.compile(r"\b\d+(\.\d+)? (ms|s)\b"), "N ms"),
+    (re.compile(r"<svg.*?</svg>", re.DOTALL), "SVG"),  # bars are as long as things took
 )
 
 
@@ -39,6 +42,7 @@ def executed(file: Path, folder: Path) -> NotebookNode:
     for output in _outputs(notebook):
         if "text/html" in output.get("data", {}):
             output.data.pop("text/plain", None)  # what a notebook does not show
+            output.data.pop("application/vnd.jupyter.widget-view+json", None)  # a form lives as long as its kernel
     return notebook
 
 

@@ -13,7 +13,11 @@ BY_NAME = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda one: one.ste
 
 
 def test_there_are_notebooks() -> None:
-    assert [one.stem for one in NOTEBOOKS][:2] == ["01_first_run", "02_interrupt_and_resume"]
+    assert [one.stem for one in NOTEBOOKS][:3] == [
+        "01_first_run",
+        "02_interrupt_and_resume",
+        "03_look_inside",
+    ]
 
 
 @BY_NAME

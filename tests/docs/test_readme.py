@@ -50,7 +50,7 @@ def test_terminal_sessions_show_what_the_commands_print(language: str, tmp_path:
 @pytest.mark.parametrize("language", READMES)
 def test_each_row_of_what_happens_when_links_to_a_test_that_is_there(language: str) -> None:
     rows = re.findall(r"\[`(test_\w+)`\]\((tests/[\w/]+\.py)\)", text_of(language))
-    assert len(rows) == 12
+    assert len(rows) >= 12
     for name, path in rows:
         assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), (name, path)
 

@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from adjourn.graph import Limits, build_react
-from adjourn.nodes import ScriptedModel, tool
+from adjourn.nodes import Approvers, ScriptedModel, tool
 from adjourn.nodes.scripted import Fails, call, says
 
 RAN = Path(__file__).parent / "ran.jsonl"
@@ -89,6 +89,59 @@ def slow() -> Any:
 def fails() -> Any:
     """A mistake of the user's."""
     raise RuntimeError("the configuration is missing")
+
+
+write_down = note  # where a parameter has the same name
+
+
+class Window(BaseModel):
+    """When it may happen."""
+
+    day: Literal["sat", "sun"]
+    hours: int = 2
+
+
+class Plan(BaseModel):
+    """What a maintenance needs."""
+
+    title: str
+    window: Window
+
+
+@tool(effect="write", ask_for=("plan", "notify", "hosts", "levels", "dry_run", "note", "owner", "extra"))
+def maintain(
+    plan: Plan,
+    notify: bool,
+    hosts: list[str],
+    levels: list[Literal["info", "warn", "error"]],
+    dry_run: bool = True,
+    note: Annotated[str, Field(title="备注", description="for the log")] = "",
+    owner: str | None = None,
+    extra: dict[str, int] | None = None,
+) -> str:
+    """Maintain hosts."""
+    needed = {"plan": plan.model_dump(), "notify": notify, "hosts": hosts, "levels": levels}
+    write_down("maintain", **needed, dry_run=dry_run, note=note, owner=owner, extra=extra)
+    return "done"
+
+
+def wide() -> Any:
+    """A run whose form has every kind of field."""
+    turns = [says("", call("maintain", {}, id="m")), "done"]
+    return build_react(ScriptedModel(turns=turns, by_history=True), tools=[maintain], name="wide")
+
+
+@tool(effect="write", confirm="Pay {amount}?", approvers=Approvers(2, of=("li", "wang")), expires_in_s=7200)
+def pay(amount: int) -> str:
+    """Pay."""
+    note("pay", amount=amount)
+    return "paid"
+
+
+def several() -> Any:
+    """A run that two people have to agree to, within two hours."""
+    turns = [says("", call("pay", {"amount": 5}, id="p")), "done"]
+    return build_react(ScriptedModel(turns=turns, by_history=True), tools=[pay], name="several")
 
 
 graph = build()

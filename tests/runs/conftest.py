@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from langchain_core.language_models import BaseChatModel
+from runs.crash import Crash
 from runs.shop import LIMITS, Shop
 
 from adjourn.checkpoints.database import Database
@@ -40,11 +41,12 @@ class House:
         )
         tools = settings.pop("tools", None)
         lease_s = settings.pop("lease_s", 30.0)
+        own = {name: settings.pop(name) for name in ("busy", "busy_wait_s") if name in settings}
         settings.setdefault("limits", LIMITS)
         graph = build_react(
             model, (shop or Shop()).tools() if tools is None else tools, system_prompt=SYSTEM, **settings
         )
-        runner = Runner(graph, self.url, lease_s=lease_s)
+        runner = Runner(graph, self.url, lease_s=lease_s, **own)
         self.runners.append(runner)
         self.models.append(model)
         return runner
@@ -90,3 +92,9 @@ def rows(url: str) -> Iterator[Callable[[str], list[dict[str, Any]]]]:
 
     yield select
     database.close()
+
+
+@pytest.fixture
+def crash(tmp_path: Path) -> Callable[[str], Crash]:
+    """A run whose first turn looks and then calls the given tool, in processes that can be killed and paused."""
+    return lambda first: Crash(tmp_path, first)

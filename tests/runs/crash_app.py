@@ -7,10 +7,14 @@ killed or paused.
 
 import asyncio
 import json
+import os
+import signal
 import time
 from pathlib import Path
 
 from adjourn.graph import Runner, build_react
+from adjourn.graph.drive import Drive
+from adjourn.graph.react import Graph
 from adjourn.nodes import ScriptedModel, Tool, tool
 from adjourn.nodes.scripted import call, says
 
@@ -18,7 +22,7 @@ LEASE_S = 0.6
 
 
 def tools(effects: Path) -> list[Tool]:
-    """A read, a write that asks, a write that does not, and one that may be repeated."""
+    """A read, a write that asks, one that does not, one that may be repeated, and a read that blocks everything."""
 
     def act(name: str, what: str) -> str:
         with effects.open("a") as out:
@@ -49,25 +53,49 @@ def tools(effects: Path) -> list[Tool]:
         """Send."""
         return act("send", what)
 
-    return [look, pay, put, send]
+    @tool(effect="read")
+    async def stall(what: str) -> str:
+        """Block the event loop of the first process that comes here, until `EFFECTS.held-stall` is gone."""
+        with effects.open("a") as out:
+            out.write(f"stall {what}\n")
+        hold = effects.with_suffix(".hold-stall")
+        if hold.exists():
+            held = hold.rename(effects.with_suffix(".held-stall"))
+            effects.with_suffix(".in-stall").touch()
+            while held.exists():
+                time.sleep(0.01)  # noqa: ASYNC251 - that is the point
+        return what
+
+    return [look, pay, put, send, stall]
 
 
-def runner(url: str, effects: Path, first: str) -> Runner:
-    """The app: the first turn looks and calls `first`, the second answers."""
+def graph(effects: Path, first: str) -> Graph:
+    """The first turn looks and calls `first`, the second answers. `model`: it takes a while and answers."""
     turns = [
         says("", call("look", {"what": "a"}, id="c1"), call(first, {"what": "b"}, id="c2")),
         "all done",
     ]
-    return Runner(
-        build_react(ScriptedModel(turns=turns, by_history=True), tools(effects)), url, lease_s=LEASE_S
-    )
+    slow = [says("all done", delay_s=LEASE_S)]
+    model = ScriptedModel(turns=slow if first == "model" else turns, by_history=True)
+    return build_react(model, tools(effects))
+
+
+def runner(url: str, effects: Path, first: str) -> Runner:
+    """The app over its store."""
+    return Runner(graph(effects, first), url, lease_s=LEASE_S)
+
+
+async def die(self: Drive) -> None:
+    """Stands in for the driving of a run: the process is killed as it begins."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 async def drive(url: str, effects: str, first: str, command: str, *rest: str) -> dict:
     """Do what the command says; give the run as JSON data."""
     app = runner(url, Path(effects), first)
     if command == "start":
-        run = await app.start("go", run_id=rest[0])
+        told = Path(effects).with_suffix(".in-model")
+        run = await app.start("go", run_id=rest[0], on_event=lambda event: told.touch())
     elif command == "message":
         before = await app.get(rest[0])
         run = await app.start("never mind", thread_id=before.thread_id)
@@ -77,6 +105,8 @@ async def drive(url: str, effects: str, first: str, command: str, *rest: str) ->
     elif command == "recover":
         run = await app.recover(rest[0])
     else:
+        if command == "accept":
+            Drive.to_its_end = die  # type: ignore[method-assign]
         run = await app.resume(rest[0], json.loads(rest[1]))
     app.close()
     return {"status": run.status, "answer": run.answer, "interrupts": [one.id for one in run.interrupts]}

@@ -88,7 +88,7 @@ async def test_c10_writes_of_a_cut_turn_do_not_run(house):
 
 
 async def test_c10_a_stream_without_an_end_is_asked_again(house, monkeypatch):
-    monkeypatch.setattr("adjourn.nodes.asking.BACKOFF_S", 0.0)
+    monkeypatch.setattr("adjourn.nodes.model_errors.BACKOFF_S", 0.0)
     run = await house.runner(ScriptedModel(turns=[[AIMessageChunk("half")], "whole"])).start(
         "go", on_event=house.hear
     )

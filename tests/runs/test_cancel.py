@@ -146,7 +146,7 @@ def test_c62_ctrl_c_in_a_script_is_a_cancel(url, way):
 
 
 async def test_c58_a_model_that_fails_for_good_leaves_a_run_that_can_be_resumed(house, monkeypatch):
-    monkeypatch.setattr("adjourn.nodes.asking.BACKOFF_S", 0.0)
+    monkeypatch.setattr("adjourn.nodes.model_errors.BACKOFF_S", 0.0)
     shop = Shop()
     search = says("", call("search_docs", {"query": "x"}, id="s"))
     broken = house.runner(ScriptedModel(turns=[search, Fails(ValueError("bad key"))]), shop)
@@ -160,13 +160,13 @@ async def test_c58_a_model_that_fails_for_good_leaves_a_run_that_can_be_resumed(
 
 
 async def test_c58_a_network_error_is_asked_again(house, monkeypatch):
-    monkeypatch.setattr("adjourn.nodes.asking.BACKOFF_S", 0.0)
+    monkeypatch.setattr("adjourn.nodes.model_errors.BACKOFF_S", 0.0)
     run = await house.runner(ScriptedModel(turns=[Fails(ConnectionError("reset")), "fine"])).start("go")
     assert (run.status, run.answer) == ("finished", "fine")
 
 
 async def test_a_message_on_a_failed_thread_starts_anew_in_a_legal_history(house, monkeypatch):
-    monkeypatch.setattr("adjourn.nodes.asking.BACKOFF_S", 0.0)
+    monkeypatch.setattr("adjourn.nodes.model_errors.BACKOFF_S", 0.0)
     search = says("", call("search_docs", {"query": "x"}, id="s"))
     runner = house.runner(ScriptedModel(turns=[search, Fails(ValueError("bad key")), "hello"]))
     run = await runner.start("go", thread_id="t")

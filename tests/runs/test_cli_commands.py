@@ -209,7 +209,7 @@ def test_answers_may_come_one_by_one(adjourn: Adjourn, monkeypatch: pytest.Monke
     assert [question["answered_by"] for question in answered] == ["li", "wang"]
 
 
-def test_a_failed_run_says_so_and_is_tried_again(adjourn: Adjourn) -> None:
+def test_c58_a_failed_run_says_so_and_adjourn_resume_takes_it_up_again(adjourn: Adjourn) -> None:
     failed = adjourn("run", "hello", "--app", "app.py:broken")
     assert failed.status == 4
     assert "failed: " in failed.out

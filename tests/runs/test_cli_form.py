@@ -1,82 +1,15 @@
-"""The form on a terminal: a pseudo-terminal types what a person would."""
+"""The form on a terminal: a pseudo-terminal is typed into as a person would."""
 
 import json
-import os
-import pty
 import re
-import select
 import shutil
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from runs.terminal import CTRL_C, CTRL_D, CTRL_U, DOWN, ENTER, NEW_LINE, UP, Terminal
 
-TIMEOUT_S = 60.0  # importing LangGraph takes seconds on a busy machine
-_STYLES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
-
-
-class Person:
-    """Types into a command that runs on a pseudo-terminal, and reads what it shows."""
-
-    def __init__(self, folder: Path, *words: str) -> None:
-        self._master, slave = pty.openpty()
-        environment = {**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm", "COLUMNS": "100"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "adjourn.graph", *words],
-            cwd=folder,
-            env=environment,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-        )
-        os.close(slave)
-        self.seen = ""
-        self._read_to = 0
-
-    def types(self, words: str, *, after: str) -> None:
-        """Wait until `after` was shown, then type `words` and Enter."""
-        self.wait_for(after)
-        os.write(self._master, f"{words}\n".encode())
-
-    def presses(self, key: bytes, *, after: str) -> None:
-        """Wait until `after` was shown, then press a key."""
-        self.wait_for(after)
-        os.write(self._master, key)
-
-    def wait_for(self, words: str) -> None:
-        """Read until `words` were shown after what was waited for before."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while words not in self.seen[self._read_to :]:
-            assert time.monotonic() < deadline, f"{words!r} was not shown:\n{self.seen}"
-            self._read()
-        self._read_to = self.seen.index(words, self._read_to) + len(words)
-
-    def leaves(self) -> int:
-        """Read to the end; the exit status."""
-        while self._read():
-            pass
-        return self.process.wait(TIMEOUT_S)
-
-    def _read(self) -> bool:
-        if not select.select([self._master], [], [], 1.0)[0]:
-            return self.process.poll() is None
-        try:
-            piece = os.read(self._master, 4096)
-        except OSError:  # Linux says so when the other end is closed
-            return False
-        self.seen += _STYLES.sub("", piece.decode(errors="replace"))
-        return bool(piece)
-
-    def close(self) -> None:
-        """End the program if it still runs."""
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        os.close(self._master)
+Opens = Callable[..., Terminal]
 
 
 @pytest.fixture
@@ -87,73 +20,190 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def person(folder: Path) -> Iterator[Person]:
-    """A person who has started a run in the folder."""
-    made = Person(folder, "run", "看看支付", "--app", "app.py:build", "--by", "li", "--lang", "en")
-    yield made
-    made.close()
+def terminal(folder: Path) -> Iterator[Opens]:
+    """Opens terminals in the folder: `adjourn` with these words, the app's function first."""
+    opened: list[Terminal] = []
+
+    def opens(app: str, *words: str, by: str = "li", lang: str = "en", **settings: str) -> Terminal:
+        rest = ("--app", f"app.py:{app}", "--by", by, "--lang", lang)
+        opened.append(Terminal(folder, *words, *rest, **settings))
+        return opened[-1]
+
+    yield opens
+    for one in opened:
+        one.close()
 
 
 def ran(folder: Path) -> list[object]:
     """What the tools really did, in order."""
-    return [json.loads(line) for line in (folder / "ran.jsonl").read_text().splitlines()]
+    file = folder / "ran.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
-def fills_the_parameters(person: Person) -> None:
-    """Answer the first question: a wrong value, a number, a wrong type, a value out of range, then a right one."""
-    person.types("moon", after="environment (number or name)> ")
-    person.wait_for("not accepted: must be one of prod, staging, not 'moon'")
-    person.types("1", after="environment (number or name)> ")
-    person.types("soon", after="minutes (Enter: 30)> ")
-    person.wait_for("not accepted: must be integer, not 'soon'")
-    person.types("61", after="minutes (Enter: 30)> ")
-    person.wait_for("not accepted: 61 is greater than the maximum of 60")
-    person.types("15", after="minutes (Enter: 30)> ")
+def run_of(one: Terminal) -> str:
+    return re.findall(r"run_\w+", one.seen)[0]
 
 
-def test_parameters_then_agreement_in_one_process(person: Person, folder: Path) -> None:
-    fills_the_parameters(person)
-    person.wait_for("Restart svc-pay-001 in prod?")
-    person.types("maybe", after="action> ")
-    person.types("1", after="action> ")
-    assert person.leaves() == 0
-    assert "finished (answered)" in person.seen
+def fills_the_parameters(one: Terminal) -> None:
+    """Answer the first question: by a number, then a wrong type, a value out of range, and a right one."""
+    one.types("1", after="environment (arrow keys or number")
+    one.waits_for("? minutes")
+    one.presses(CTRL_U, "soon", ENTER)
+    one.waits_for("must be integer, not 'soon'")
+    one.presses(CTRL_U, "61", ENTER)
+    one.waits_for("61 is greater than the maximum of 60")
+    one.presses(CTRL_U, "15", ENTER)
+    one.waits_for("? action")
+
+
+def test_parameters_then_agreement_in_one_process(terminal: Opens, folder: Path) -> None:
+    one = terminal("build", "run", "看看支付")
+    fills_the_parameters(one)
+    assert "minutes  integer 1..60  (default 30)  How far back." in one.seen
+    assert "Restart svc-pay-001 in prod?" in one.seen
+    one.presses(ENTER)
+    assert one.leaves() == 0
+    assert "finished (answered)" in one.seen
     assert ran(folder)[1:] == [
         ["query_logs", {"environment": "prod", "minutes": 15}],
         ["restart", {"service": "svc-pay-001", "environment": "prod", "grace_s": 5}],
     ]
 
 
-def test_an_edit_asks_each_argument_with_its_present_value(person: Person, folder: Path) -> None:
-    fills_the_parameters(person)
-    person.types("edit", after="action> ")
-    person.types("", after="service (Enter: svc-pay-001)> ")
-    person.types("2", after="environment (number or name, Enter: prod)> ")
-    person.types("60", after="grace_s (Enter: 5)> ")
-    assert person.leaves() == 0
+def test_an_edit_asks_each_argument_with_its_present_value(terminal: Opens, folder: Path) -> None:
+    one = terminal("build", "run", "看看支付")
+    fills_the_parameters(one)
+    one.presses(DOWN, ENTER)
+    one.waits_for("? service  (Alt-Enter: new line) svc-pay-001")
+    one.presses(ENTER)
+    one.waits_for("» 1) prod")
+    one.presses(DOWN, DOWN, UP, ENTER)  # round and back: staging
+    one.waits_for("? grace_s")
+    one.presses(CTRL_U, "60", ENTER)
+    assert one.leaves() == 0
     assert ran(folder)[-1] == ["restart", {"service": "svc-pay-001", "environment": "staging", "grace_s": 60}]
 
 
-def test_a_rejection_asks_for_the_reason(person: Person, folder: Path) -> None:
-    fills_the_parameters(person)
-    person.types("3", after="action> ")
-    person.types("peak hours", after="reason (Enter: leave it out)> ")
-    assert person.leaves() == 0
+def test_a_rejection_asks_for_the_reason(terminal: Opens, folder: Path) -> None:
+    one = terminal("build", "run", "看看支付")
+    fills_the_parameters(one)
+    one.presses("3", ENTER)
+    one.waits_for("? reason")
+    one.presses("peak", NEW_LINE, "hours", ENTER)
+    assert one.leaves() == 0
     assert len(ran(folder)) == 2
+    assert '"reason": "peak\\nhours"' in one.seen
 
 
-def test_who_leaves_the_form_leaves_the_question_open(person: Person, folder: Path) -> None:
+def fills_the_wide_form(one: Terminal) -> None:
+    """Answer a form with every kind of field."""
+    one.types("disks", after="? plan.title")
+    one.types("2", after="? plan.window.day")
+    one.types("", after="? plan.window.hours")
+    one.types("2", after="? notify")
+    one.types("web-1", after="? hosts item 1")
+    one.types("web-2", after="? hosts item 2")
+    one.types("", after="? hosts item 3")
+    one.waits_for("? levels")
+    one.presses(" ", DOWN, DOWN, " ", ENTER)
+    one.types("", after="? dry_run")
+    one.waits_for("? note")
+    one.presses("first", NEW_LINE, "second", ENTER)
+    one.types("", after="? owner  (Enter: (none)")
+    one.waits_for('such as {"name": 1}')
+    one.presses("x", ENTER)
+    one.waits_for("must be null or object")
+    one.presses(CTRL_U, '{"a": 1}', ENTER)
+
+
+def test_every_kind_of_field(terminal: Opens, folder: Path) -> None:
+    """Nested objects, lists, choices of several, yes and no, lines, what may be left out, and JSON for the rest."""
+    one = terminal("wide", "run", "maintain")
+    fills_the_wide_form(one)
+    assert one.leaves() == 0
+    assert ran(folder) == [
+        [
+            "maintain",
+            {
+                "plan": {"title": "disks", "window": {"day": "sun", "hours": 2}},
+                "notify": False,
+                "hosts": ["web-1", "web-2"],
+                "levels": ["info", "error"],
+                "dry_run": True,
+                "note": "first\nsecond",
+                "owner": None,
+                "extra": {"a": 1},
+            },
+        ]
+    ]
+    assert "plan  object  What a maintenance needs." in one.seen
+    assert "note  备注  string  for the log" in one.seen
+
+
+def test_the_form_speaks_chinese(terminal: Opens, folder: Path) -> None:
+    one = terminal("build", "run", "看看支付", lang="zh")
+    one.types("2", after="（方向键或编号，回车确认）")
+    one.types("", after="? minutes")
+    one.waits_for("1) 同意：按原样执行")
+    one.presses("3", ENTER)
+    one.waits_for("回车：不填")
+    one.presses("高峰期", ENTER)
+    assert one.leaves() == 0
+    assert '"reason": "高峰期"' in one.seen
+
+
+def test_who_leaves_the_form_leaves_the_question_open(terminal: Opens) -> None:
     """Ctrl-D: exit status 3; `resume` on a terminal then asks again, and Ctrl-C leaves with 130."""
-    person.presses(b"\x04", after="environment (number or name)> ")
-    assert person.leaves() == 3
-    assert "the question stays open" in person.seen
-    run = re.findall(r"run_\w+", person.seen)[0]
-    again = Person(folder, "resume", run, "--app", "app.py:build", "--lang", "en")
-    try:
-        again.wait_for("environment (number or name)> ")
-        os.killpg(again.process.pid, 2)
-        assert again.leaves() == 130
-        assert f"resume {run} --set" in again.seen
-        assert "Traceback" not in again.seen
-    finally:
-        again.close()
+    one = terminal("build", "run", "看看支付")
+    one.waits_for("? environment")
+    one.presses(CTRL_D)
+    assert one.leaves() == 3
+    assert "the question stays open" in one.seen
+    assert f"resume {run_of(one)} --set" in one.seen
+    again = terminal("build", "resume", run_of(one))
+    again.types("1", after="? environment")
+    again.waits_for("? minutes")
+    again.presses(CTRL_C)
+    assert again.leaves() == 130
+    assert f"resume {run_of(one)} --set" in again.seen
+    assert "Traceback" not in again.seen
+
+
+def test_a_terminal_without_cursor_keys_gets_numbers_and_names(terminal: Opens, folder: Path) -> None:
+    def whole(one: Terminal) -> str:
+        return one.seen
+
+    one = terminal("build", "run", "看看支付", term="dumb")
+    one.waits_for("environment (number or name)> ".rstrip(), whole)
+    one.presses("moon\n")
+    one.waits_for("not accepted: number or name", whole)
+    one.presses("1\n")
+    one.waits_for("minutes (Enter: 30)>", whole)
+    one.presses("soon\n")
+    one.waits_for("not accepted: must be integer, not 'soon'", whole)
+    one.presses("\n")
+    one.waits_for("action (number or name)>", whole)
+    one.presses("1\n")
+    assert one.leaves() == 0
+    assert ran(folder)[1] == ["query_logs", {"environment": "prod", "minutes": 30}]
+
+
+def test_c51_two_people_agree_each_at_their_own_terminal(terminal: Opens, folder: Path) -> None:
+    """The form shows who agreed and until when; who may not answer, or has agreed already, is not asked."""
+    one = terminal("several", "run", "pay", by="li")
+    one.waits_for("? action")
+    assert "0 of 2 agreed; to agree: 2 of li, wang" in one.seen
+    assert re.search(r"expires \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ \(in 1h\)", one.seen)
+    one.presses("1", ENTER)
+    assert one.leaves() == 3
+    assert "1 of 2 agreed: li " in one.seen
+    for by in ("li", "mallory"):
+        other = terminal("several", "resume", run_of(one), by=by)
+        assert other.leaves() == 3
+        assert "? action" not in other.seen
+    assert ran(folder) == []
+    last = terminal("several", "resume", run_of(one), by="wang")
+    last.waits_for("? action")
+    last.presses("1", ENTER)
+    assert last.leaves() == 0
+    assert ran(folder) == [["pay", {"amount": 5}]]

@@ -106,3 +106,14 @@ def test_the_demo_on_a_folder_of_one_s_own(newcomer: Newcomer) -> None:
         )
     )
     assert shown[0]["status"] in ("interrupted", "finished")
+
+
+def test_the_demos_flow_goes_in_order_over_two_processes(newcomer: Newcomer) -> None:
+    first = newcomer.demo("--flow", "open-database", "--lang", "zh")
+    again = newcomer.types(*newcomer.printed(first), status=0)
+    assert "创建" in again and "finished (answered)" in again
+    with closing(sqlite3.connect(newcomer.folder / "adjourn-demo" / "adjourn.db")) as database:
+        steps = database.execute("SELECT step, status FROM v_flow_steps").fetchall()
+    assert steps == [(one, "done") for one in ("find", "quota", "create", "verify")]
+    created = json.loads((newcomer.folder / "adjourn-demo" / "databases.json").read_text())
+    assert [one["service_id"] for one in created] == ["svc-pay-001"]

@@ -20,7 +20,7 @@ from adjourn.checkpoints.errors import (
     WrongGraph,
 )
 from adjourn.nodes import ToolContext, approve, confirm_risky, edit, params_required, reject, tool
-from adjourn.nodes.scripted import call, says
+from adjourn.nodes.scripted import Fails, call, says
 
 RESTART = {"service_id": "svc-pay-001", "environment": "prod"}
 
@@ -106,9 +106,71 @@ async def test_c38_risk_by_a_function_of_the_arguments(house):
     assert run.interrupts[0].reason == "Pay 500?"
 
 
-async def test_c39_words_in_the_message_ask_nothing(house):
-    run = await house.runner(["Just text."]).start("please ask me to confirm, params_required, 日志")
+async def test_c38_the_verdict_is_stored_and_not_computed_again_at_resume(house):
+    """Neither the function that found the risk nor its sentence is asked again, also where it says otherwise now."""
+    asked, ran = [], []
+
+    def payer(verdict):
+        def risk(arguments):
+            asked.append(dict(arguments))
+            return verdict
+
+        @tool(effect="write", confirm=risk)
+        def pay(amount: int) -> str:
+            """Pay."""
+            ran.append(amount)
+            return "paid"
+
+        return pay
+
+    turns = [says("", call("pay", {"amount": 500}, id="p")), "ok"]
+    first = house.runner(turns, tools=[payer("Pay 500?")])
+    run = await first.start("pay")
+    assert run.interrupts[0].reason == "Pay 500?"
+    asked.clear()
+    later = house.runner(turns, tools=[payer("Pay it all?")])  # the app was changed meanwhile
+    assert (await later.get(run.id)).interrupts[0].reason == "Pay 500?"
+    run = await later.resume(run.id, {run.interrupts[0].id: approve()}, by="li")
+    assert (run.status, ran, asked, len(run.questions)) == ("finished", [500], [], 1)
+
+
+async def test_c38_what_was_not_asked_about_stays_so_after_a_resume(house):
+    """A sibling's answer computes no new verdict on a call that has run, or on one that was asked about before."""
+    asked = []
+
+    def risk(arguments):
+        asked.append(arguments["amount"])
+        return arguments["amount"] > 100
+
+    @tool(effect="write", confirm=risk)
+    def pay(amount: int) -> str:
+        """Pay."""
+        return "paid"
+
+    turn = says("", *(call("pay", {"amount": n}, id=f"p{n}") for n in (5, 500, 600)))
+    runner = house.runner([turn, "ok"], tools=[pay])
+    run = await runner.start("pay")
+    assert [one.outcome for one in run.calls] == ["ok", "waiting", "waiting"]
+    asked.clear()
+    run = await runner.resume(run.id, {one.id: approve() for one in run.interrupts})
+    assert (run.status, asked) == ("finished", [])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "please ask me to confirm, params_required, 日志",
+        "do not ask anything, I agree to all of it, 不用确认",
+        "重启，先问我",
+    ],
+)
+async def test_c39_whether_to_ask_is_decided_by_tools_never_by_words_of_the_message(house, message):
+    run = await house.runner(["Just text."]).start(message)
     assert (run.status, run.questions) == ("finished", [])
+    calls = (call("search_docs", {"query": message}, id="s"), call("restart_service", RESTART, id="r"))
+    run = await house.runner([says("", *calls), "ok"]).start(message)
+    assert [(one.tool, one.type) for one in run.interrupts] == [("restart_service", "confirm_risky")]
+    assert [one.outcome for one in run.calls] == ["ok", "waiting"]
 
 
 async def test_c40_all_open_questions_are_shown_together_with_stable_ids(house):
@@ -210,6 +272,25 @@ async def test_c44_c49_reject_never_runs_and_the_model_is_told_why(house):
     house.check([run.id])
 
 
+async def test_c49_a_rejected_call_never_runs_whatever_comes_after(house):
+    """Not when the model fails behind it, nor when the run is tried again, dismissed or told to recover."""
+    shop = Shop()
+    broken = house.runner([says("", call("restart_service", RESTART, id="r")), Fails(ValueError("no"))], shop)
+    run = await broken.start("go", thread_id="t")
+    question = run.interrupts[0].id
+    run = await broken.resume(run.id, {question: reject("no")}, by="li")
+    assert run.status == "failed"
+    with pytest.raises(NotResumable):
+        await broken.recover(run.id)
+    with pytest.raises(AlreadyAnswered, match="by li"):
+        await broken.resume(run.id, {question: approve()}, by="wang")
+    well = house.runner([says("", call("restart_service", RESTART, id="r")), "ok", "and on"], shop)
+    run = await well.resume(run.id)
+    assert (run.status, [one.outcome for one in run.calls]) == ("finished", ["declined"])
+    await well.start("and now?", thread_id="t")
+    assert shop.ran == []
+
+
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
@@ -262,6 +343,29 @@ async def test_c46_answers_one_by_one_by_different_people(house, rows):
     answered = rows("SELECT interrupt_id, by FROM audit WHERE action = 'answered' ORDER BY id")
     assert answered == [{"interrupt_id": restart.id, "by": "li"}, {"interrupt_id": logs.id, "by": "wang"}]
     assert [one[0] for one in shop.ran] == ["query_logs", "restart_service"]
+
+
+async def test_c46_answers_to_different_questions_at_the_same_moment_are_all_kept(house, rows):
+    turn = says("", call("query_logs", {}, id="q"), call("restart_service", RESTART, id="r"))
+    for number in range(4):
+        shop = Shop()
+        runners = [house.runner([turn, "ok"], shop) for _ in range(2)]
+        run = await runners[0].start("go", thread_id=f"t{number}")
+        logs, restart = run.interrupts
+        await asyncio.gather(
+            runners[0].resume(
+                run.id, {logs.id: {"environment": "prod", "service_id": "svc-pay-001"}}, by="wang"
+            ),
+            runners[1].resume(run.id, {restart.id: approve()}, by="li"),
+        )
+        after = await runners[0].get(run.id)
+        assert after.status == "finished"
+        assert {one.tool: one.answered_by for one in after.questions} == {
+            "query_logs": "wang",
+            "restart_service": "li",
+        }
+        assert all(one.closed_at for one in after.questions)
+        assert sorted(one[0] for one in shop.ran) == ["query_logs", "restart_service"]
 
 
 async def test_c47_of_two_answers_at_once_one_wins(house):

@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import AIMessageChunk, ToolMessage
 from pydantic import AfterValidator
 from runs.shop import Shop
-from runs.test_owners import RUN, Crash
+from runs.crash import RUN, Crash
 
 from adjourn.checkpoints import journal
 from adjourn.checkpoints.errors import IllegalMove, InvalidAnswer, UsageError
@@ -162,7 +162,7 @@ async def test_c24_nobody_is_asked_about_a_write_that_would_be_skipped(house):
 
 
 async def test_c66_attempts_count_on_over_a_retry_of_the_run(house, monkeypatch):
-    monkeypatch.setattr("adjourn.nodes.asking.BACKOFF_S", 0.0)
+    monkeypatch.setattr("adjourn.nodes.model_errors.BACKOFF_S", 0.0)
     half = [AIMessageChunk("half ")]
     broken = house.runner(ScriptedModel(turns=[half, half, half]))
     run = await broken.start("go", on_event=house.hear)

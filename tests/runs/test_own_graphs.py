@@ -1,13 +1,17 @@
 """Adjourn's nodes in a graph of one's own, and LangGraph's `interrupt()` in a node of one's own (C-37)."""
 
+import asyncio
+import time
+
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
-from langgraph.types import interrupt
+from langgraph.types import Command, interrupt
 from runs.shop import Shop
 
 from adjourn.checkpoints.errors import InvalidAnswer
-from adjourn.graph import Runner
-from adjourn.graph.routes import next_node
+from adjourn.graph import Limits, Runner
+from adjourn.graph.routes import ROUTES
 from adjourn.nodes import AskNode, FinishNode, ModelNode, RunState, ScriptedModel, ToolsNode
 from adjourn.nodes.scripted import call, says
 
@@ -25,7 +29,7 @@ def own_graph(gate, shop, turns):
     for node in ("model", "tools", "ask"):
         builder.add_conditional_edges(
             node,
-            lambda state, node=node: next_node(node, state["outcome"]),
+            lambda state, node=node: ROUTES[node][state["outcome"]],
             ["model", "tools", "ask", "finish"],
         )
     builder.add_edge("finish", END)
@@ -61,3 +65,66 @@ async def test_nodes_without_a_runner_say_that_there_is_no_ledger():
     with pytest.warns(RuntimeWarning, match="without a ledger"):
         state = await graph.ainvoke({"messages": [("user", "hi")]})
     assert state["messages"][-1].text == "hello"
+
+
+def plain_graph(turns, tools, **settings):
+    """The four nodes with LangGraph alone: no runner, no store of ours."""
+    limits = settings.pop("limits", None)
+    builder = StateGraph(RunState)
+    builder.add_node("model", ModelNode(ScriptedModel(turns=turns), tools, limits=limits, **settings))
+    builder.add_node("tools", ToolsNode(tools, limits=limits))
+    builder.add_node("ask", AskNode())
+    builder.add_node("finish", FinishNode())
+    builder.add_edge(START, "model")
+    for node in ("model", "tools", "ask"):
+        builder.add_conditional_edges(
+            node,
+            lambda state, node=node: ROUTES[node][state["outcome"]],
+            ["model", "tools", "ask", "finish"],
+        )
+    builder.add_edge("finish", END)
+    return builder.compile(checkpointer=InMemorySaver())
+
+
+T = {"configurable": {"thread_id": "t"}}
+
+
+@pytest.mark.filterwarnings("ignore:these nodes run without a ledger")
+async def test_c53_c54_limits_and_guards_hold_without_a_runner_and_a_message_begins_anew():
+    shop = Shop()
+    look = says("", call("search_docs", {"query": "x"}, id="s"))
+    graph = plain_graph([look, look, look, look, "the pool"], shop.tools())
+    state = await graph.ainvoke({"messages": [("user", "查一下")]}, T)
+    assert (state["stop_reason"], shop.count("search_docs")) == ("loop_detected", 1)
+    assert state["messages"][-1].text.startswith("同样的调用")
+    state = await graph.ainvoke({"messages": [("user", "again")]}, T)  # counted from here
+    assert (state["stop_reason"], state["step"], shop.count("search_docs")) == ("answered", 2, 2)
+    assert state["messages"][-1].text == "the pool"
+
+
+@pytest.mark.filterwarnings("ignore:these nodes run without a ledger")
+async def test_c53_time_is_counted_without_a_runner_and_not_while_it_waits():
+    shop = Shop({"search_docs": 0.2, "restart_service": 0.2})
+    restart = call("restart_service", {"service_id": "s", "environment": "prod"}, id="r")
+    turns = [says("", call("search_docs", {"query": "x"}, id="s"), restart)]
+    turns += [says("", call("search_docs", {"query": str(n)}, id="s")) for n in range(9)]
+    graph = plain_graph(turns, shop.tools(), limits=Limits(max_active_s=0.7))
+    state = await graph.ainvoke({"messages": [("user", "go")]}, T)
+    (pending,) = state["__interrupt__"]
+    (question,) = pending.value["questions"]
+    await asyncio.sleep(0.5)
+    state = await graph.ainvoke(Command(resume={question["id"]: {"answer": {"action": "approve"}}}), T)
+    assert (state["stop_reason"], shop.count("restart_service")) == ("timeout", 1)
+    assert shop.count("search_docs") in (1, 2)
+    assert 0.6 <= state["counters"]["active_ms"] / 1000 < 1.2
+
+
+@pytest.mark.filterwarnings("ignore:these nodes run without a ledger")
+async def test_c53_max_wall_s_counts_from_the_message_without_a_runner():
+    shop = Shop({"search_docs": 0.1})
+    turns = [says("", call("search_docs", {"query": str(n)}, id="s")) for n in range(9)]
+    graph = plain_graph(turns, shop.tools(), limits=Limits(max_wall_s=0.25))
+    began = time.monotonic()
+    state = await graph.ainvoke({"messages": [("user", "go")]}, T)
+    assert state["stop_reason"] == "timeout"
+    assert time.monotonic() - began < 0.6

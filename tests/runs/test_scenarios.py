@@ -236,16 +236,6 @@ async def test_s7_a_write_needs_agreement(house):
     assert done.status == "finished"
 
 
-async def test_s9_max_steps(house):
-    turns = [says("", call("search_docs", {"query": str(n)}, id=f"c{n}")) for n in range(5)]
-    run = await house.runner(turns, limits=Limits(max_steps=3)).start("find it", on_event=house.hear)
-    assert (run.status, run.stop_reason, run.row.steps) == ("finished", "max_steps", 3)
-    assert "3 steps" in run.answer
-    assert "查依赖" in run.answer
-    assert len(house.models[0].requests) == 3
-    house.check([run.id])
-
-
 async def test_s9_the_next_message_after_a_forced_stop_works(house):
     turns = [says("", call("search_docs", {"query": "1"}, id="c1")), AIMessage("hello")]
     runner = house.runner(turns, limits=Limits(max_steps=1))

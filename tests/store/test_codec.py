@@ -39,7 +39,7 @@ from store.stored_graphs import config, execute, put, scalar, values_of
 
 from adjourn.checkpoints.codec import Codec
 from adjourn.checkpoints.errors import StoredDataError, UsageError
-from adjourn.checkpoints.message_rows import ROLES, from_row, to_row
+from adjourn.checkpoints.message_rows import ROLES, mould_of, to_row
 from adjourn.checkpoints.saver import SQLAlchemySaver
 
 # Any text at all, lone surrogates and NUL included.
@@ -123,7 +123,7 @@ def test_any_message_comes_back_as_it_was(kind: Any, content: Any, name: Any, mo
     row = to_row(message, codec := Codec())
     assert all("\0" not in (column or "") for column in row)
     assert ("".join(column or "" for column in row)).encode()
-    back = from_row(row, codec, "row")
+    back = mould_of(row, codec, "row").cast()
     assert type(back) is kind
     assert same(back.__dict__, {**kind.model_construct(content="").__dict__, **message.__dict__})
 
@@ -191,14 +191,14 @@ def test_messages_are_built_as_pydantic_builds_them(kind: Any) -> None:
     fields = {name: value for name, value in required.items() if name in kind.model_fields}
     made = kind(content="x", name="n", id="1", **fields)
     row, codec = to_row(made, Codec()), Codec()
-    back = from_row(row, codec, "row")
+    back = mould_of(row, codec, "row").cast()
     expected = kind.model_construct(content="x", name="n", id="1", **fields)
     assert list(back.__dict__.items()) == list(expected.__dict__.items())
     for name in ("__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"):
         assert getattr(back, name) == getattr(expected, name), name
     assert back.model_dump_json() == expected.model_dump_json()
     back.additional_kwargs["mine"] = 1  # a default is not shared
-    assert from_row(row, codec, "row").additional_kwargs == {}
+    assert mould_of(row, codec, "row").cast().additional_kwargs == {}
 
 
 @pytest.mark.parametrize(
@@ -334,12 +334,12 @@ def test_hostile_text_runs_and_imports_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "system", lambda *_: pytest.fail("it ran"))
+    with contextlib.suppress(ValueError):
+        Codec().decode('{"!":"array","v":["<i8",[0],""]}')  # numpy, and what it imports by itself, is no news
     before = set(sys.modules)
     with contextlib.suppress(ValueError):
         Codec().decode(text)
-    assert set(sys.modules) - before <= {"numpy"} | {
-        name for name in sys.modules if name.startswith("numpy.")
-    }
+    assert {name for name in set(sys.modules) - before if not name.startswith("numpy.")} == set()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -12,7 +12,8 @@ from sqlalchemy.engine import Connection
 from store.stored_graphs import checkpoint, config, put, scalar
 
 from adjourn.checkpoints.errors import LeaseLost
-from adjourn.checkpoints.saver import Held, SQLAlchemySaver
+from adjourn.checkpoints.hooks import Held
+from adjourn.checkpoints.saver import SQLAlchemySaver
 
 
 class Fence:

@@ -17,10 +17,12 @@ RUN = """
 INSERT INTO runs (id, thread_id, graph, signature, started_by, status, stop_reason, input, steps, created_at, updated_at, ended_at)
 VALUES ('run_1', 't', 'demo', 's', 'wang', 'finished', 'answered', '{}', 4, '2026-11-29T10:00:00.000000Z', '2026-11-29T10:00:02.500000Z', '2026-11-29T10:00:02.500000Z'),
        ('run_2', 'u', 'demo', 's', 'li', 'interrupted', NULL, '{}', 2, '2026-11-29T11:00:00.000000Z', '2026-11-29T11:00:01.000000Z', NULL);
-INSERT INTO calls (run_id, step, call_id, batch, position, tool, effect, arguments, outcome, attempts, planned_at, started_at, ended_at)
-VALUES ('run_1', 1, 'c1', 0, 0, 'search', 'read', '{}', 'ok', 1, '', '2026-11-29T10:00:00.000000Z', '2026-11-29T10:00:00.100000Z'),
-       ('run_1', 1, 'c2', 0, 1, 'search', 'read', '{}', 'failed', 1, '', '2026-11-29T10:00:00.000000Z', '2026-11-29T10:00:00.300000Z'),
-       ('run_1', 2, 'c3', 0, 0, 'restart', 'write', '{}', 'declined', 0, '', NULL, NULL);
+INSERT INTO steps (run_id, step, model, latency_ms, input_tokens, output_tokens, calls, started_at, ended_at)
+VALUES ('run_1', 1, 'm', 900, 10, 2, 2, '', ''), ('run_1', 2, 'm', 300, NULL, NULL, 1, '', ''), ('run_1', 3, 'm', 500, 30, 4, 0, '', '');
+INSERT INTO calls (run_id, step, call_id, batch, position, tool, effect, arguments, outcome, attempts, planned_at, started_at, ended_at, took_ms)
+VALUES ('run_1', 1, 'c1', 0, 0, 'search', 'read', '{}', 'ok', 1, '', '2026-11-29T10:00:00.000000Z', '2026-11-29T10:00:00.100000Z', 100),
+       ('run_1', 1, 'c2', 0, 1, 'search', 'read', '{}', 'failed', 1, '', '2026-11-29T10:00:00.000000Z', '2026-11-29T10:00:00.300000Z', 300),
+       ('run_1', 2, 'c3', 0, 0, 'restart', 'write', '{}', 'declined', 0, '', NULL, NULL, NULL);
 INSERT INTO interrupts (id, run_id, step, call_id, position, type, tool, arguments, reason, payload, response_schema, state, created_at)
 VALUES ('i1', 'run_1', 2, 'c3', 0, 'confirm_risky', 'restart', '{}', 'risky', '{}', '{}', 'answered', '2026-11-29T10:00:00.000000Z'),
        ('i2', 'run_2', 2, 'c9', 0, 'confirm_risky', 'restart', '{}', 'risky', '{}', '{}', 'open', '2026-11-29T11:00:00.000000Z');
@@ -91,9 +93,10 @@ def test_the_views_answer_what_people_ask(filled: SQLAlchemySaver) -> None:
     assert select(filled, "SELECT id, state FROM v_answers") == [("i1", "answered")]
     assert select(filled, "SELECT call_id, took_ms FROM v_calls") == [("c1", 100), ("c2", 300), ("c3", None)]
     assert sorted(select(filled, "SELECT * FROM v_tools")) == [
-        ("restart", 1, 0, 0, None, None, None),
-        ("search", 2, 2, 1, 0.5, 200.0, 300),
+        ("restart", 1, 0, 0, None, None, None, None, None),
+        ("search", 2, 2, 1, 0.5, 200.0, 100, 300, 300),
     ]
+    assert select(filled, "SELECT * FROM v_models") == [("m", 3, 40, 0, 6, 0.0, 500, 900)]
     assert dict(select(filled, "SELECT * FROM v_metrics")) == {
         "runs": 2.0,
         "steps per run": 4.0,

@@ -215,6 +215,7 @@ def _seconds(fragments: int, indexed: bool, calls: int = 2) -> float:
         gc.enable()
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("indexed", [True, False])
 @pytest.mark.parametrize("per_call", [None, 4])
 def test_c4_four_times_the_fragments_take_at_most_six_times_the_time(
@@ -232,6 +233,7 @@ def test_c4_four_times_the_fragments_take_at_most_six_times_the_time(
     pytest.fail(f"ratios {ratios}")
 
 
+@pytest.mark.alone
 def test_c4_many_name_fragments_are_linear_too() -> None:
     began = time.perf_counter()
     turn = turn_of(F(0, "a", "x"), *(F(0, None, "yz") for _ in range(20_000)))

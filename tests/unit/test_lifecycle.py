@@ -122,6 +122,7 @@ ERRORS = [
     errors.RunBusy("run_1", "host:1", "2026"),
     errors.InvalidAnswer("int_1", {"environment": "'moon' is not one of ['prod']", "": "bad"}),
     errors.AlreadyAnswered("int_1", "answered", "li", "2026"),
+    errors.Expired("int_1", "run_1", "2026"),
     errors.NotResumable("run_1", "finished"),
     errors.WrongGraph("run_1", "a", "b"),
     errors.NotAllowed("li", "answer int_1"),
@@ -131,6 +132,7 @@ ERRORS = [
     errors.StoreError("no"),
     errors.SchemaVersionError(9, 1),
     errors.ModelFailed("gpt", "no key"),
+    errors.KeyLost("run_1"),
 ]
 
 
@@ -158,6 +160,7 @@ def test_c95_exit_statuses():
     assert {type(error).__name__: error.exit_status for error in ERRORS if error.exit_status != 2} == {
         "RunBusy": 5,
         "AlreadyAnswered": 5,
+        "Expired": 5,
         "NotResumable": 5,
         "LeaseLost": 5,
         "IllegalMove": 4,

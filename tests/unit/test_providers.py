@@ -17,11 +17,13 @@ from langchain_core.messages.tool import invalid_tool_call, tool_call, tool_call
 from langchain_openai import ChatOpenAI
 
 from adjourn.nodes.assembly import AssembledCall, Fragment, Turn, Usage
+from adjourn.nodes.bound_model import BoundModel
 from adjourn.nodes.listening import listening
 from adjourn.nodes.providers import PROVIDERS, UNKNOWN, Provider, provider_of
 from adjourn.nodes.scripted import ScriptedModel
+from adjourn.nodes.stored_form import assistant_message, sent_calls
 from adjourn.nodes.wire_in import read
-from adjourn.nodes.wire_out import STAND_IN_NAME, assistant_message, request_messages, sent_calls
+from adjourn.nodes.wire_out import STAND_IN_NAME, request_messages
 
 OPENAI = PROVIDERS["langchain_openai"]
 
@@ -328,3 +330,117 @@ def test_messages_without_calls_are_passed_on_as_they_are() -> None:
 def test_a_row_of_the_table_makes_the_assembler() -> None:
     assert Provider("p", ends=False).assembler().finish().finish == "stop"
     assert Provider("p").assembler().finish().finish is None
+
+
+# What is known about the service behind a package
+
+
+@pytest.mark.parametrize(
+    ("settings", "origin", "id_length"),
+    [
+        ({}, "openai-chat:api.openai.com", 40),
+        ({"use_responses_api": True}, "openai-responses:api.openai.com", 64),
+        ({"base_url": "http://127.0.0.1:8000/v1"}, "openai-chat:127.0.0.1", None),
+        ({"base_url": "https://api.deepseek.com"}, "openai-chat:api.deepseek.com", None),
+    ],
+)
+def test_c13_a_service_is_known_by_its_host(
+    settings: dict[str, Any], origin: str, id_length: int | None
+) -> None:
+    provider = provider_of(openai(**settings))
+    assert (provider.origin, provider.id_length) == (origin, id_length)
+
+
+def test_c13_a_tool_of_the_providers_own_decides_which_api_is_asked() -> None:
+    assert provider_of(openai()).items is False
+    assert provider_of(openai().bind_tools([{"type": "web_search"}])).items is True
+
+
+def test_c13_tools_of_other_providers_are_not_bound() -> None:
+    dated, plain = {"type": "web_search_20250305", "name": "web_search"}, {"type": "web_search"}
+    anthropic = PROVIDERS["langchain_anthropic"]
+    assert [anthropic.runs(dated), anthropic.runs(plain)] == [True, False]
+    assert [OPENAI.runs(dated), OPENAI.runs(plain)] == [False, True]
+    assert [UNKNOWN.runs(dated), UNKNOWN.runs(plain)] == [False, False]
+    bound = BoundModel.of(openai(), (), provider_tools=[dated, plain])
+    assert bound.runnable.kwargs["tools"] == [plain]  # type: ignore[attr-defined]
+    assert bound.provider.items
+
+
+def payload(model: ChatOpenAI, *messages: BaseMessage) -> list[dict[str, Any]]:
+    """What a listening client sends."""
+    heard: Any = listening(model)
+    found: list[dict[str, Any]] = heard._get_request_payload(request_messages(messages, model))["messages"]
+    return found
+
+
+def test_c13_deepseek_gets_the_field_with_every_call_and_others_do_not() -> None:
+    stored = assistant_message(Turn(calls=(LAST,), finish="tool_calls"), "m1")
+    history = (HumanMessage("q"), stored, ToolMessage("1", tool_call_id="c"), AIMessage("done"))
+    deepseek = payload(openai(base_url="https://api.deepseek.com"), *history)
+    assert [message.get("reasoning_content") for message in deepseek] == [None, "", None, None]
+    assert "reasoning_content" not in payload(openai(base_url="http://127.0.0.1/v1"), *history)[1]
+
+
+def test_c13_what_a_server_wants_back_goes_back_to_it_alone() -> None:
+    here = openai(base_url="http://127.0.0.1:1/v1")
+    signed = {"extra_content": {"google": {"thought_signature": "AY"}}}
+    call = AssembledCall(0, "a", "t", "{}", {}, extra=signed)
+    blocks = ({"type": "message_fields", "reasoning_content": "hm"},)
+    turn = Turn(calls=(call,), finish="tool_calls", blocks=blocks, origin=provider_of(here).origin)
+    history = (HumanMessage("q"), assistant_message(turn, "m1"), ToolMessage("1", tool_call_id="a"))
+    sent = payload(here, *history)[1]
+    assert (sent["reasoning_content"], sent["tool_calls"][0]["extra_content"]) == (
+        "hm",
+        signed["extra_content"],
+    )
+    other = payload(openai(base_url="http://127.0.0.2:1/v1"), *history)[1]
+    assert set(other) == {"role", "content", "tool_calls"}
+    assert set(other["tool_calls"][0]) == {"id", "type", "function"}
+
+
+# Messages of other programs
+
+
+FOREIGN = AIMessage(
+    [
+        {"type": "thinking", "thinking": "hm", "signature": "s"},
+        {"type": "text", "text": "I look. "},
+        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}},
+        {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
+        {"type": "text", "text": "Found."},
+        {"type": "tool_use", "id": "a", "name": "t", "input": {"q": 1}},
+    ],
+    tool_calls=[tool_call(name="t", args={"q": 1}, id="a")],
+)
+
+
+@pytest.mark.parametrize("settings", [{}, {"use_responses_api": True}])
+def test_c13_blocks_of_anthropic_in_a_foreign_thread_are_text_for_openai(settings: dict[str, Any]) -> None:
+    (message,) = request_messages([FOREIGN], openai(**settings))
+    assert "hm" not in str(message.content)
+    assert "srvtoolu" not in str(message.content)
+    assert "I look. Found." in str(message.content)
+
+
+def test_c13_blocks_of_a_foreign_thread_go_back_to_their_provider() -> None:
+    (message,) = request_messages([FOREIGN], named("langchain_anthropic"))
+    assert [block["type"] for block in message.content] == [block["type"] for block in FOREIGN.content]  # type: ignore[index]
+
+
+def test_c13_reasoning_of_openai_in_a_foreign_thread_is_left_out_for_anthropic() -> None:
+    said = [
+        {"type": "reasoning", "id": "rs_1", "summary": []},
+        {"type": "text", "text": "Yes.", "id": "msg_1"},
+    ]
+    stored = AIMessage(said, response_metadata={"model_provider": "openai"})
+    (message,) = request_messages([stored], named("langchain_anthropic"))
+    assert message.content == "Yes."
+    assert stored.content == said
+
+
+def test_c13_other_content_of_a_foreign_thread_is_left_alone() -> None:
+    marked = [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]
+    for model in (openai(), named("langchain_anthropic"), fake()):
+        (message,) = request_messages([AIMessage(marked)], model)
+        assert message.content == marked

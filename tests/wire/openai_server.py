@@ -13,29 +13,17 @@ where the script is a list of objects with the fields of `Reply` (deltas as in `
 import argparse
 import asyncio
 import json
-import socket
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-import uvicorn
-from starlette.applications import Starlette
-from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
+from wire.loopback import Broken, Cut, Line, Loopback, Pause, Recorded, Wait
 from wire.openai_history import refusal
 
 MODEL = "scripted-1"
-
-
-@dataclass(frozen=True)
-class Line:
-    """A raw piece of the body, sent as it is: a comment, a ping, half an event."""
-
-    text: str
 
 
 @dataclass(frozen=True)
@@ -45,18 +33,7 @@ class Chunk:
     data: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Pause:
-    """Nothing is sent for `seconds`."""
-
-    seconds: float
-
-
-class Cut:
-    """The connection breaks here, in the middle of the body."""
-
-
-Delta = str | dict[str, Any] | list[dict[str, Any]] | Line | Chunk | Pause | Cut
+Delta = str | dict[str, Any] | list[dict[str, Any]] | Line | Chunk | Pause | Wait | Cut
 """A text delta, a whole delta, the `tool_calls` of a delta, or one of the classes above."""
 
 
@@ -107,100 +84,27 @@ def fragment(
     return {key: value for key, value in entry.items() if value is not None}
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """A request as it came: the bytes of its body, and what they say."""
+class OpenAIServer(Loopback[Reply]):
+    """Chat completions at `url`: see `Loopback`."""
 
-    raw: bytes
-    body: dict[str, Any]
-    headers: dict[str, str]
+    paths = ("/v1/chat/completions",)
+    prefix = "/v1"
 
-    @property
-    def messages(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.body["messages"]
-        return found
+    def refused(self, recorded: Recorded, path: str) -> Response | None:
+        wrong = refusal(recorded.messages)
+        return None if wrong is None else _error(400, *wrong)
 
+    def turns(self, recorded: Recorded) -> int:
+        return sum(message["role"] == "assistant" for message in recorded.messages)
 
-class OpenAIServer:
-    """The server, in a thread of its own between `start` and `stop` (or as a context manager).
-
-    The n-th request gets the n-th reply; with `by_history=True` the reply is chosen by the number of
-    assistant messages in the request, so that a restarted client goes on in place. A history that OpenAI would
-    refuse is answered 400 and uses up no reply. `requests` holds every request, the refused ones too.
-    """
-
-    def __init__(
-        self, replies: Sequence[Reply] = (), *, by_history: bool = False, log: Path | None = None
-    ) -> None:
-        self.replies = list(replies)
-        self.requests: list[Recorded] = []
-        self._by_history = by_history
-        self._log = log
-        self._given = 0
-        self._socket = socket.socket()
-        self._server: uvicorn.Server | None = None
-        self._thread: threading.Thread | None = None
-
-    @property
-    def url(self) -> str:
-        """What `base_url` must be."""
-        return f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1"
-
-    def start(self) -> Self:
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.bind(("127.0.0.1", 0))
-        self._socket.listen(128)  # a client may connect from now on, also before the loop runs
-        app = Starlette(routes=[Route("/v1/chat/completions", self._answer, methods=["POST"])])
-        config = uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._run, name="openai-server")
-        self._thread.start()
-        return self
-
-    def _run(self) -> None:
-        assert self._server is not None
-        asyncio.run(self._server.serve(sockets=[self._socket]))
-
-    def stop(self) -> None:
-        if self._server is not None and self._thread is not None:
-            self._server.should_exit = True
-            self._thread.join(timeout=5)
-            assert not self._thread.is_alive(), "the server did not stop"
-        self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    async def _answer(self, request: Request) -> Response:
-        raw = await request.body()
-        recorded = Recorded(raw, json.loads(raw), dict(request.headers))
-        self.requests.append(recorded)
-        if self._log is not None:
-            with self._log.open("ab") as log:
-                log.write(raw + b"\n")
-        if (wrong := refusal(recorded.messages)) is not None:
-            return _error(400, *wrong)
-        reply = self._reply(recorded)
+    def respond(self, reply: Reply | None, recorded: Recorded, path: str) -> Response:
+        if reply is None:
+            return _error(418, f"the script has {len(self.replies)} replies, one more was asked for")
         if reply.status != 200:
             return _error(reply.status, reply.message, headers=reply.headers)
         if not recorded.body.get("stream"):
             return JSONResponse(_whole(reply), headers=reply.headers)
         return StreamingResponse(_events(reply), media_type="text/event-stream", headers=reply.headers)
-
-    def _reply(self, recorded: Recorded) -> Reply:
-        said = sum(message["role"] == "assistant" for message in recorded.messages)
-        number = said if self._by_history else self._given
-        self._given += 1
-        if number >= len(self.replies):
-            return fails(
-                418, f"the script has {len(self.replies)} replies, number {number + 1} was asked for"
-            )
-        return self.replies[number]
 
 
 def _error(
@@ -234,10 +138,6 @@ def _usage(usage: tuple[int, int]) -> dict[str, int]:
     }
 
 
-class _Broken(Exception):
-    """Ends the response in the middle: uvicorn then closes the connection without a last chunk."""
-
-
 async def _events(reply: Reply) -> AsyncIterator[str]:
     if reply.first:
         yield _chunk({"role": "assistant", "content": ""})
@@ -245,9 +145,11 @@ async def _events(reply: Reply) -> AsyncIterator[str]:
         match delta:
             case Cut():
                 await asyncio.sleep(0.02)  # what was sent so far must leave first
-                raise _Broken
+                raise Broken
             case Pause(seconds):
                 await asyncio.sleep(seconds)
+            case Wait(event):
+                await asyncio.to_thread(event.wait, 5)
             case Line(text):
                 yield text
             case Chunk(data):

@@ -11,34 +11,19 @@ from typing import Any
 
 import openai
 import pytest
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_openai import ChatOpenAI
 from wire.conftest import Chat
 from wire.openai_server import Chunk, Cut, Delta, Line, OpenAIServer, fails, fragment, streams
+from wire.reading import called, stream
 from wire.s1 import DOCS, QUESTION, RESOURCE, S1, VARIANTS
 
-from adjourn.nodes.assembly import Turn, Usage
+from adjourn.nodes.assembly import Usage
 from adjourn.nodes.listening import listening
 from adjourn.nodes.providers import provider_of
+from adjourn.nodes.stored_form import assistant_message
 from adjourn.nodes.wire_in import read
-from adjourn.nodes.wire_out import assistant_message, request_messages
-
-
-async def stream(model: BaseChatModel, *messages: BaseMessage) -> tuple[Turn, list[str]]:
-    """One turn as the model node takes it, and the text deltas in the order they came."""
-    provider = provider_of(model)
-    assembler = provider.assembler()
-    history = list(messages) or [HumanMessage(QUESTION)]
-    deltas = []
-    async for chunk in listening(model).astream(request_messages(history, model)):
-        deltas.append(assembler.feed(read(chunk, provider)))
-    return assembler.finish(), [delta for delta in deltas if delta]
-
-
-def called(turn: Turn) -> list[tuple[str | None, str, str, Any]]:
-    return [(call.id, call.name, call.raw, call.arguments) for call in turn.calls]
-
+from adjourn.nodes.wire_out import request_messages
 
 BOTH = [
     ("call_a", "search_resource", RESOURCE, {"query": "支付服务"}),

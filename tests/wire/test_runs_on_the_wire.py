@@ -4,44 +4,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from langchain_openai import ChatOpenAI
 from runs.shop import Shop
+from wire.conftest import Wire
 from wire.openai_server import OpenAIServer, fails, fragment, streams
 from wire.s1 import DOCS, QUESTION, RESOURCE, VARIANTS
-
-from adjourn.graph import Limits, Runner, build_react
-
-
-class Wire:
-    """Runners over one store whose model is a real client of one server."""
-
-    def __init__(self, server: OpenAIServer, url: str) -> None:
-        self.server = server
-        self.url = url
-        self.made: list[tuple[Runner, ChatOpenAI]] = []
-
-    def runner(self, shop: Shop) -> Runner:
-        """A runner as another process would make it."""
-        model = ChatOpenAI(base_url=self.server.url, api_key="x", model="scripted-1", max_retries=0)
-        graph = build_react(model, shop.tools(), limits=Limits(max_steps=8), system_prompt="You help.")
-        runner = Runner(graph, self.url)
-        self.made.append((runner, model))
-        return runner
-
-
-@pytest.fixture
-async def wire(server: OpenAIServer, tmp_path: Path) -> Iterator[Wire]:
-    """Runners on the wire; their connections are closed when the test ends."""
-    one = Wire(server, f"sqlite:///{tmp_path / 'adjourn.db'}")
-    yield one
-    for runner, model in one.made:
-        runner.close()
-        await model.root_async_client.close()
-        model.root_client.close()
 
 
 def calls_in(body: dict) -> list[tuple[str, str, str]]:
@@ -138,7 +107,7 @@ async def test_s5_c50_a_plain_message_on_a_waiting_thread_is_a_legal_request(wir
 async def test_c58_a_busy_server_is_asked_again(
     wire: Wire, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adjourn.nodes.asking.BACKOFF_S", 0.0)
+    monkeypatch.setattr("adjourn.nodes.model_errors.BACKOFF_S", 0.0)
     wire.server.replies += [fails(status), streams("ok")]
     assert (await wire.runner(Shop()).start("hi")).answer == "ok"
 

@@ -22,6 +22,7 @@ from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.registered_types import Registry
 
 TAG = "!"
+TAG_MARK = '"!"'  # stands in every text that holds a tagged value
 DEEPEST = 200  # levels of nesting; orjson writes up to 254, and tags add levels
 
 Json = Any  # None, bool, int, float, str, list or dict of the same
@@ -29,10 +30,8 @@ Ranges = list[list[int]]  # [[first, last], ...], both included, in order
 
 logger = logging.getLogger("adjourn.checkpoints")
 
-_TEXT = frozenset({str})
 _CONTAINERS = frozenset({list, dict})
-_SCALARS = frozenset({str, int, bool, float, type(None)})
-_PLAIN = _SCALARS | _CONTAINERS
+_EXACT = frozenset({str, int, bool, type(None)})
 
 
 class Placer(Protocol):
@@ -61,22 +60,26 @@ def is_plain(value: object, depth: int = 0) -> bool:
     False for subclasses (`bool` apart), NaN and infinities, keys that are not text, and dicts that hold the
     tag itself. Integers beyond 64 bits and lone surrogates are left to `orjson.dumps`, which refuses them.
     """
-    kind = type(value)
-    members: Iterable[object]
-    if kind is list:
-        members = value  # type: ignore[assignment]
-    elif kind is dict:
-        if TAG in value or not set(map(type, value)) <= _TEXT:  # type: ignore[operator, call-overload]
+    if type(value) is dict:
+        if TAG in value:
             return False
-        members = value.values()  # type: ignore[attr-defined]
+        for key in value:
+            if type(key) is not str:
+                return False
+        members: Iterable[Any] = value.values()
     else:
-        return kind in _SCALARS and (kind is not float or math.isfinite(value))  # type: ignore[arg-type]
-    kinds = set(map(type, members))
-    if not kinds <= _PLAIN or depth > DEEPEST:
-        return False
-    if float in kinds and not all(math.isfinite(m) for m in members if type(m) is float):
-        return False
-    return not kinds & _CONTAINERS or all(is_plain(m, depth + 1) for m in members if type(m) in _CONTAINERS)
+        members = value if type(value) is list else (value,)
+    # said once for all members: a call for each would take longer than all the rest
+    for member in members:
+        kind = type(member)
+        if kind in _EXACT:
+            continue
+        if kind is float:
+            if not math.isfinite(member):
+                return False
+        elif kind not in _CONTAINERS or depth > DEEPEST or not is_plain(member, depth + 1):
+            return False
+    return True
 
 
 def dump(tree: Json) -> str:
@@ -115,7 +118,7 @@ class Codec:
     def decode(self, text: str, finder: Finder | None = None) -> Any:
         """The value of a text. Raises `ValueError` when the text is not what `encode` writes."""
         tree = parse(text)
-        return self.unpack(tree, finder) if '"!"' in text else tree
+        return self.unpack(tree, finder) if TAG_MARK in text else tree
 
     def pack(self, value: Any, placer: Placer | None = None) -> Json:
         """The JSON tree of a value."""

@@ -4,7 +4,9 @@ SQLAlchemy's own way from a statement to its rows costs three times what a small
 Here it only says the statement, in each database's words, once; the driver is given the values (C-84).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,8 +36,6 @@ class Statement:
             return list(cursor.fetchall())
         except Exception as error:
             raise _translated(connection, compiled.text, error) from error
-        finally:
-            cursor.close()
 
     def first(self, connection: Connection, values: Mapping[str, Any]) -> Row | None:
         """The first row of a query; None without one."""
@@ -55,49 +55,74 @@ class Statement:
             return int(cursor.rowcount)
         except Exception as error:
             raise _translated(connection, compiled.text, error) from error
-        finally:
-            cursor.close()
+
+    def send(self, connection: Connection, values: Mapping[str, Any]) -> Callable[[], int]:
+        """`change`, whose count may be asked when the statements that go together are through."""
+        compiled, cursor = self._for(connection)
+        try:
+            cursor.execute(compiled.text, compiled.in_order(values))
+        except Exception as error:
+            raise _translated(connection, compiled.text, error) from error
+        return lambda: int(cursor.rowcount)
 
     def change_many(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert, update or delete once per row; no row, no statement."""
         if len(rows) <= 1:  # drivers prepare for many, which takes longer than one
             for row in rows:
-                self.change(connection, row)
+                self.send(connection, row)
             return
         compiled, cursor = self._for(connection)
         try:
             cursor.executemany(compiled.text, [compiled.in_order(row) for row in rows])
         except Exception as error:
             raise _translated(connection, compiled.text, error) from error
-        finally:
-            cursor.close()
 
     def _for(self, connection: Connection) -> "tuple[_Compiled, Any]":
         dialect = connection.dialect
         compiled = self._compiled.get(dialect.name)
         if compiled is None:
             compiled = self._compiled[dialect.name] = _compile(self._build(dialect.name), dialect)
-        return compiled, connection.connection.cursor()
+        driver: Any = connection.connection.dbapi_connection
+        return compiled, driver.cursor()  # not closed by hand: each is gone with its last reader
+
+
+@contextmanager
+def in_one_go(connection: Connection) -> Iterator[None]:
+    """Send the statements of the block without waiting for each one's answer, where the driver can.
+
+    Inside it, `change` knows no count; `send` gives one that is known behind the block. An error of a statement
+    may come out at a later one, or at the end of the block.
+    """
+    if connection.dialect.driver != "psycopg":
+        yield
+        return
+    driver: Any = connection.connection.dbapi_connection
+    try:
+        with driver.pipeline():
+            yield
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise _translated(connection, "", error) from error
 
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
     text: str
-    names: tuple[str, ...]
-    fixed: dict[str, Any]  # values that are part of the statement, as a LIMIT is
-
-    def in_order(self, values: Mapping[str, Any]) -> Row:
-        if self.fixed:
-            values = {**self.fixed, **values}
-        return tuple([values[name] for name in self.names])
+    in_order: Callable[[Mapping[str, Any]], Row]
+    """The values as the driver wants them."""
 
 
 def _compile(statement: sa.ClauseElement, dialect: sa.Dialect) -> _Compiled:
     # Positions are the one form of binding that every driver here takes.
     style: Any = "qmark" if dialect.name == "sqlite" else "format"
     compiled: Any = statement.compile(dialect=type(dialect)(paramstyle=style))  # type: ignore[call-arg]
-    fixed = {name: value for name, value in compiled.params.items() if value is not None}
-    return _Compiled(str(compiled), tuple(compiled.positiontup), fixed)
+    fixed = {name: value for name, value in compiled.params.items() if value is not None}  # as a LIMIT is
+    return _Compiled(str(compiled), _in_order(tuple(compiled.positiontup), fixed))
+
+
+def _in_order(names: tuple[str, ...], fixed: dict[str, Any]) -> Callable[[Mapping[str, Any]], Row]:
+    if fixed or len(names) < 2:
+        return lambda values: tuple([fixed[name] if name in fixed else values[name] for name in names])
+    return operator.itemgetter(*names)
 
 
 def _translated(connection: Connection, text: str, error: Exception) -> BaseException:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -55,6 +55,14 @@ def format_time(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z"
 
 
+def later(time: str, seconds: float) -> str:
+    """The time so many seconds after a stored one, as it is stored; the last one there is where it goes beyond."""
+    try:
+        return format_time(datetime.fromisoformat(time) + timedelta(seconds=seconds))
+    except OverflowError:
+        return format_time(datetime.max.replace(tzinfo=UTC))
+
+
 class Database:
     """One database: a SQLite file, `sqlite://` (in memory), PostgreSQL or MariaDB, by SQLAlchemy URL.
 
@@ -82,6 +90,7 @@ class Database:
         self.synchronous = synchronous
         self.in_memory = self.is_sqlite and self.url.database in (None, "", ":memory:")
         self.engine: Engine = self._engine()
+        self._snapshots = self.engine.execution_options(isolation_level="REPEATABLE READ")  # readers on a server
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="adjourn-db")
         # SQLite writes one at a time: one thread for async writers, or they would only wake each other.
         self._write_pool = ThreadPoolExecutor(1, "adjourn-db-write") if self.is_sqlite else self._pool
@@ -124,10 +133,18 @@ class Database:
         self.setup()
         if self.in_memory:  # one connection for all: readers queue as well
             return self.write(work)
-        with self.engine.begin() as connection:
-            if not self.is_sqlite:  # a SQLite transaction is a snapshot anyhow
-                connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        if self.is_sqlite:
+            return self._read_file(work)
+        with self._snapshots.begin() as connection:
             return work(connection)
+
+    def _read_file(self, work: Callable[[Connection], T]) -> T:
+        """A SQLite transaction is a snapshot anyhow. Begun by the driver, ended by the pool: see `_in_transaction`."""
+        with self.engine.connect() as connection:
+            begun = connection.execution_options(adjourn_begun=True)
+            driver: Any = begun.connection.dbapi_connection
+            driver.execute("BEGIN")
+            return work(begun)
 
     def write(self, work: Callable[[Connection], T], *, synced: bool = False) -> T:
         """Run `work` in one writing transaction. `synced`: return only when it is on the disk."""
@@ -159,7 +176,7 @@ class Database:
 
     def _writing_connection(self) -> Connection:
         if self._writing is None or self._writing.closed or self._writing.invalidated:
-            self._writing = self.engine.connect().execution_options(adjourn_write=True)
+            self._writing = self.engine.connect().execution_options(adjourn_begun=True)
         return self._writing
 
     def _write_synced(self, connection: Connection, work: Callable[[Connection], T]) -> T:
@@ -182,6 +199,10 @@ class Database:
         """Run `work` on a worker thread; it opens its own transactions. `writes`: most of them write."""
         pool = self._write_pool if writes else self._pool
         return await asyncio.get_running_loop().run_in_executor(pool, work)
+
+    def begin(self, work: Callable[[], object]) -> None:
+        """Run writing `work` on a worker thread, with nobody waiting for it."""
+        self._write_pool.submit(work)
 
     def setup(self) -> None:
         """Create what is missing, upgrade what is older. Called before the first transaction; a second call
@@ -293,7 +314,7 @@ def _end(connection: Connection, plainly: Callable[[], None], through: Callable[
 
 
 def _begin(connection: Connection) -> None:
-    if not connection.get_execution_options().get("adjourn_write"):  # a writer has begun already
+    if not connection.get_execution_options().get("adjourn_begun"):
         driver: Any = connection.connection.driver_connection
         driver.execute("BEGIN")
 

@@ -44,6 +44,36 @@ class RunNotFound(AdjournError):
         self.run_id = run_id
 
 
+class CheckpointNotFound(AdjournError):
+    """The run has no such checkpoint, or it was pruned. `adjourn history RUN` lists the ones that are there."""
+
+    exit_status = 2
+
+    def __init__(self, run_id: str, checkpoint_id: str | None = None) -> None:
+        which = f"no checkpoint {checkpoint_id!r}" if checkpoint_id else "no checkpoint"
+        super().__init__(f"run {run_id} has {which} in this store; `adjourn history {run_id}` lists what it has")
+        self.run_id = run_id
+        self.checkpoint_id = checkpoint_id
+
+
+class WouldRepeat(AdjournError):
+    """A fork from this checkpoint would run writes again that the run has made since. Nothing was changed.
+
+    `calls` names them. Fork from a later checkpoint, or say that they may be repeated.
+    """
+
+    exit_status = 2
+
+    def __init__(self, run_id: str, checkpoint_id: str, calls: tuple[str, ...]) -> None:
+        super().__init__(
+            f"a fork of run {run_id} from checkpoint {checkpoint_id} would repeat what has been written since: "
+            f"{', '.join(calls)}; fork from a later checkpoint, or allow it with repeat_writes=True (--repeat-writes)"
+        )
+        self.run_id = run_id
+        self.checkpoint_id = checkpoint_id
+        self.calls = calls
+
+
 class InterruptNotFound(AdjournError):
     """The run has no question with this id. The message lists the ones that it has."""
 
@@ -103,6 +133,19 @@ class AlreadyAnswered(AdjournError):
         self.at = at
 
 
+class Expired(AlreadyAnswered):
+    """The time to answer this question had passed: its call never runs. The answer changed nothing."""
+
+    def __init__(self, interrupt_id: str, run_id: str, at: str | None = None) -> None:
+        super().__init__(interrupt_id, "expired", None, at)
+        when = f" at {at}" if at else ""
+        self.args = (
+            f"question {interrupt_id} expired{when}, before this answer; nothing was changed. "
+            f"Answer what else is open, or let its run go on: `adjourn recover {run_id}`",
+        )
+        self.run_id = run_id
+
+
 class NotResumable(AdjournError):
     """The run is not in a state that can be resumed: it has ended, or nothing is missing."""
 
@@ -130,7 +173,7 @@ class WrongGraph(AdjournError):
 
 
 class NotAllowed(AdjournError):
-    """This person may not do this. `who` and `what` say who and what."""
+    """This person may not do this. `who` and `what` say who and what; the refusal is in the audit."""
 
     exit_status = 2
 
@@ -174,6 +217,23 @@ class StoredDataError(AdjournError):
         self.table = table
         self.key = key
         self.why = why
+
+
+class KeyLost(AdjournError):
+    """A stored secret cannot be opened: its key is not among those at hand. Nothing was changed.
+
+    Give the key that sealed it, in `ADJOURN_KEY` or in the key file beside the database.
+    """
+
+    exit_status = 2
+
+    def __init__(self, run_id: str | None = None) -> None:
+        of = f" of run {run_id}" if run_id else ""
+        super().__init__(
+            f"a secret{of} was sealed with a key that is not at hand; "
+            "add that key to ADJOURN_KEY or put the store's key file back, then try again"
+        )
+        self.run_id = run_id
 
 
 class StoreError(AdjournError):

@@ -146,7 +146,10 @@ class LoopInterrupt(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterruptAnswered(Event):
-    """A question is settled. `state` is the word of `InterruptState`; `by` and `answer` are None on expiry."""
+    """A question is settled. `state` is the word of `InterruptState`; `by` and `answer` are None on expiry.
+
+    `open`: it was one approval of several that are needed; each is an event of its own.
+    """
 
     word = "interrupt_answered"
     interrupt_id: str
@@ -157,7 +160,8 @@ class InterruptAnswered(Event):
 
     @property
     def key(self) -> str:
-        return f"{self.word}:{self.interrupt_id}"
+        whose = f":{self.by}" if self.state == "open" else ""
+        return f"{self.word}:{self.interrupt_id}{whose}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from sqlalchemy import (
     Table,
     Update,
     bindparam,
+    func,
     insert,
     literal_column,
     or_,
@@ -23,11 +24,10 @@ from sqlalchemy import (
 
 from adjourn.checkpoints.compiled import Statement
 from adjourn.checkpoints.database import now
-from adjourn.checkpoints.errors import AlreadyAnswered, IllegalMove, LeaseLost, RunNotFound
+from adjourn.checkpoints.errors import IllegalMove, LeaseLost, RunNotFound
 from adjourn.checkpoints.events import Event, event_from_row
 from adjourn.checkpoints.lifecycle import (
     CALL_MOVES,
-    INTERRUPT_MOVES,
     LIVE,
     RUN_MOVES,
     CallState,
@@ -39,6 +39,7 @@ from adjourn.checkpoints.lifecycle import (
     sources,
 )
 from adjourn.checkpoints.records import (
+    AuditRow,
     CallRow,
     Interrupt,
     RunRow,
@@ -51,7 +52,7 @@ from adjourn.checkpoints.records import (
 from adjourn.checkpoints.run_schema import audit, calls, events, interrupts, runs, steps
 
 KEY_LENGTH = 255  # of the columns that hold ids: MySQL cannot index longer ones
-_JSON = frozenset({"input", "error", "arguments", "payload", "response_schema", "answer", "shown"})
+_JSON = frozenset({"input", "error", "arguments", "payload", "response_schema", "answer", "approvals", "shown"})
 
 
 def _encoded(row: Any, table: Table) -> dict[str, Any]:
@@ -80,11 +81,33 @@ def insert_run(connection: Connection, run: RunRow) -> None:
     _insert_run.change(connection, _encoded(run, runs))
 
 
-def insert_step(connection: Connection, step: StepRow) -> None:
-    """Store a step, and count it and its tokens on the run."""
+def sign_run(connection: Connection, run_id: str, signature: str) -> None:
+    """Note the signature of the graph that drives a run from now on."""
+    connection.execute(update(runs).where(runs.c.id == run_id).values(signature=signature))
+
+
+def note_trace(connection: Connection, run_id: str, trace_context: str) -> None:
+    """Keep the context of a run's first span; later ones belong to the same trace."""
+    connection.execute(
+        update(runs)
+        .where(runs.c.id == run_id, runs.c.trace_context.is_(None))
+        .values(trace_context=trace_context)
+    )
+
+
+def insert_step(connection: Connection, step: StepRow, *, counted: bool = True) -> None:
+    """Store a step, and count it, its tokens and its cost on the run. `counted` False: its number counts no step."""
     _insert_step.change(connection, _encoded(step, steps))
-    counted = {"n": step.step, "in_": step.input_tokens or 0, "out": step.output_tokens or 0}
-    _count_step.change(connection, {"id_": step.run_id, **counted})
+    _count_step.change(
+        connection,
+        {
+            "id_": step.run_id,
+            "n": step.step if counted else step.step - 1,
+            "in_": step.input_tokens or 0,
+            "out": step.output_tokens or 0,
+            "cost_": step.cost,
+        },
+    )
 
 
 _count_step = Statement(
@@ -95,6 +118,7 @@ _count_step = Statement(
             steps=bindparam("n"),
             input_tokens=runs.c.input_tokens + bindparam("in_"),
             output_tokens=runs.c.output_tokens + bindparam("out"),
+            cost=runs.c.cost + bindparam("cost_"),
         )
     )
 )
@@ -197,12 +221,15 @@ def append_events(
 
 
 def doubtful_digests(connection: Connection, thread_id: str) -> set[str]:
-    """The digests of the writes on a thread whose outcome is unknown, and that did not succeed since."""
+    """The digests of the writes on a thread whose outcome is unknown, and that did not succeed since.
+
+    What is unknown on the thread that it was forked from is unknown here as well: the world is the same.
+    """
     lost = (
         select(calls.c.digest, calls.c.outcome)
         .join(runs, runs.c.id == calls.c.run_id)
         .where(
-            runs.c.thread_id == thread_id,
+            runs.c.thread_id.in_(_lineage(connection, thread_id)),
             calls.c.outcome.in_([CallState.UNKNOWN.value, CallState.OK.value]),
             calls.c.effect == Effect.WRITE.value,
             calls.c.digest.is_not(None),
@@ -211,6 +238,16 @@ def doubtful_digests(connection: Connection, thread_id: str) -> set[str]:
     )
     outcomes = {row.digest: row.outcome for row in connection.execute(lost)}  # the last one counts
     return {digest for digest, outcome in outcomes.items() if outcome == CallState.UNKNOWN}
+
+
+def _lineage(connection: Connection, thread_id: str) -> list[str]:
+    """A thread, the one that it was forked from, the one that this was forked from, and so on."""
+    line = [thread_id]
+    fork, original = runs.alias("fork"), runs.alias("original")
+    before = select(original.c.thread_id).join(fork, fork.c.forked_from == original.c.id)
+    while (older := connection.execute(before.where(fork.c.thread_id == line[-1])).scalar()) is not None:
+        line.append(older)
+    return line
 
 
 def told_keys(connection: Connection, run_id: str) -> set[str]:
@@ -350,39 +387,6 @@ def cancel_requests(connection: Connection, run_ids: Sequence[str]) -> list[str]
 # -- questions
 
 
-def answer_interrupt(connection: Connection, interrupt: Interrupt, answer: Any, *, by: str | None) -> None:
-    """Record the answer to an open question: the first one wins.
-
-    Raises `AlreadyAnswered` with who and when if it is not open any more; the caller rolls back.
-    """
-    if not _close(connection, interrupt.id, InterruptState.ANSWERED, answer, by):
-        row = connection.execute(select(interrupts).where(interrupts.c.id == interrupt.id)).mappings().one()
-        raise AlreadyAnswered(interrupt.id, row["state"], row["answered_by"], row["closed_at"])
-    write_audit(connection, interrupt.run_id, "answered", by=by, interrupt_id=interrupt.id, data=answer)
-
-
-def close_interrupt(
-    connection: Connection, interrupt: Interrupt, state: InterruptState, *, by: str | None
-) -> bool:
-    """Close an open question without an answer. False: it was closed before."""
-    closed = _close(connection, interrupt.id, state, None, by)
-    if closed:
-        write_audit(connection, interrupt.run_id, state.value, by=by, interrupt_id=interrupt.id)
-    return closed
-
-
-def _close(
-    connection: Connection, interrupt_id: str, state: InterruptState, answer: Any, by: str | None
-) -> bool:
-    allowed = [one.value for one in sources(INTERRUPT_MOVES, state)]
-    changed = connection.execute(
-        update(interrupts)
-        .where(interrupts.c.id == interrupt_id, interrupts.c.state.in_(allowed))
-        .values(state=state.value, answer=to_json(answer), answered_by=by, closed_at=now())
-    )
-    return changed.rowcount == 1
-
-
 def note_langgraph_id(connection: Connection, run_id: str, langgraph_id: str) -> None:
     """Remember which LangGraph interrupt carries the open questions of a run."""
     connection.execute(
@@ -413,6 +417,19 @@ def read_run(connection: Connection, run_id: str) -> RunRow:
     return RunRow.of(row)
 
 
+_progress = Statement(
+    lambda _: select(runs.c.status, runs.c.last_event).where(runs.c.id == bindparam("id_"))
+)
+
+
+def read_progress(connection: Connection, run_id: str) -> tuple[str, int]:
+    """The status of a run, and the number of its last event: the cheapest look at it. Raises `RunNotFound`."""
+    row = _progress.first(connection, {"id_": run_id})
+    if row is None:
+        raise RunNotFound(run_id)
+    return row[0], row[1]
+
+
 def find_run_ids(connection: Connection, beginning: str, limit: int = 5) -> list[str]:
     """Ids of runs that begin so, newest first."""
     matching = select(runs.c.id).where(runs.c.id.startswith(beginning, autoescape=True))
@@ -425,9 +442,12 @@ def list_runs(
     statuses: Iterable[RunStatus] = (),
     thread_id: str | None = None,
     graph: str | None = None,
+    started_by: str | None = None,
+    roots: bool = False,
     limit: int | None = None,
 ) -> list[RunRow]:
-    """Runs, newest first; `statuses` empty: all; `graph` None: of every graph."""
+    """Runs, newest first; `statuses` empty: all; `graph`, `started_by` None: of every one; `roots`: none that
+    works for another run."""
     statement = select(runs).order_by(runs.c.created_at.desc(), runs.c.id.desc())
     words = [one.value for one in statuses]
     if words:
@@ -436,6 +456,10 @@ def list_runs(
         statement = statement.where(runs.c.thread_id == thread_id)
     if graph is not None:
         statement = statement.where(runs.c.graph == graph)
+    if started_by is not None:
+        statement = statement.where(runs.c.started_by == started_by)
+    if roots:
+        statement = statement.where(runs.c.parent_run_id.is_(None))
     if limit is not None:
         statement = statement.limit(limit)
     return [RunRow.of(row) for row in connection.execute(statement).mappings()]
@@ -448,6 +472,26 @@ def open_run(connection: Connection, thread_id: str) -> RunRow | None:
     """
     found = list_runs(connection, statuses=(*LIVE, RunStatus.FAILED), thread_id=thread_id, limit=1)
     return next(iter(found), None)
+
+
+_below = (
+    select(runs.c.id).where(runs.c.parent_run_id == bindparam("id_")).cte("below", recursive=True)
+)
+_below = _below.union(select(runs.c.id).where(runs.c.parent_run_id == _below.c.id))
+_spent_below = Statement(
+    lambda _: (
+        select(
+            func.coalesce(func.sum(runs.c.input_tokens + runs.c.output_tokens), 0),
+            func.coalesce(func.sum(runs.c.cost), 0.0),
+        ).where(runs.c.id.in_(select(_below.c.id)))
+    )
+)
+
+
+def spent_below(connection: Connection, run_id: str) -> tuple[int, float]:
+    """Tokens and cost of all runs that work for this one, and for those."""
+    row = _spent_below.first(connection, {"id_": run_id})
+    return (0, 0.0) if row is None else (int(row[0]), float(row[1]))
 
 
 def read_steps(connection: Connection, run_id: str) -> list[StepRow]:
@@ -464,6 +508,12 @@ def read_calls(connection: Connection, run_id: str, *, step: int | None = None) 
     return [CallRow.of(row) for row in connection.execute(statement).mappings()]
 
 
+def read_audit(connection: Connection, run_id: str) -> list[AuditRow]:
+    """Who did what to a run, in order."""
+    statement = select(audit).where(audit.c.run_id == run_id).order_by(audit.c.id)
+    return [AuditRow.of(row) for row in connection.execute(statement).mappings()]
+
+
 def read_interrupts(
     connection: Connection, run_id: str, *, state: InterruptState | None = None
 ) -> list[Interrupt]:
@@ -473,3 +523,28 @@ def read_interrupts(
         statement = statement.where(interrupts.c.state == state.value)
     ordered = statement.order_by(interrupts.c.step, interrupts.c.created_at, interrupts.c.position)
     return [Interrupt.of(row) for row in connection.execute(ordered).mappings()]
+
+
+def open_questions(connection: Connection, graph: str, *, limit: int) -> list[tuple[RunRow, Interrupt]]:
+    """The open questions of a graph's waiting runs with the runs that ask, the oldest first.
+
+    A question inside a run that works for another one is shown by the run at the root.
+    """
+    waiting = (
+        select(interrupts.c.id, runs.c.id.label("asks"))
+        .join(runs, runs.c.id == interrupts.c.run_id)
+        .where(
+            interrupts.c.state == InterruptState.OPEN.value,
+            runs.c.status == RunStatus.INTERRUPTED.value,
+            runs.c.graph == graph,
+            runs.c.parent_run_id.is_(None),
+        )
+        .order_by(interrupts.c.created_at, interrupts.c.run_id, interrupts.c.position)
+        .limit(limit)
+    )
+    ids = {row.id: row.asks for row in connection.execute(waiting)}
+    asking = select(runs).where(runs.c.id.in_(set(ids.values())))
+    by_id = {row["id"]: RunRow.of(row) for row in connection.execute(asking).mappings()}
+    asked = select(interrupts).where(interrupts.c.id.in_(ids))
+    questions = {row["id"]: Interrupt.of(row) for row in connection.execute(asked).mappings()}
+    return [(by_id[run_id], questions[one]) for one, run_id in ids.items()]

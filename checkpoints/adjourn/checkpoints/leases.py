@@ -97,6 +97,17 @@ def renew(connection: Connection, run_id: str, fence: int, *, lease_s: float, ac
     return connection.execute(_renew, values).rowcount == 1
 
 
+def release(connection: Connection, run_id: str, fence: int, *, active_ms: int) -> None:
+    """Give a run back in the middle: it stays `running`, and `RECOVER` takes it at once.
+
+    Raises `LeaseLost` when the fence is stale.
+    """
+    free = {"lease_owner": None, "lease_until": None, "active_ms": active_ms, "updated_at": now()}
+    mine = (runs.c.id == run_id, runs.c.fence == fence, runs.c.status == RunStatus.RUNNING.value)
+    if connection.execute(update(runs).where(*mine).values(free)).rowcount != 1:
+        raise LeaseLost(run_id, fence)
+
+
 def hold(connection: Connection, run_id: str, fence: int) -> None:
     """Check the fence inside the transaction of a write.
 

@@ -89,6 +89,17 @@ class StopReason(StrEnum):
     CANCELLED = "cancelled"
 
 
+class FlowStepState(StrEnum):
+    """Where a step of a flow stands."""
+
+    PENDING = "pending"  # not reached yet
+    RUNNING = "running"  # reached; it may wait for a person
+    DONE = "done"
+    SKIPPED = "skipped"  # its condition did not hold, or a branch went past it
+    FAILED = "failed"  # it did not succeed, or people said no
+    STOPPED = "stopped"  # the model called nothing, or the run ended in it
+
+
 class Effect(StrEnum):
     """What a tool does to the world."""
 
@@ -170,6 +181,17 @@ INTERRUPT_MOVES: Mapping[InterruptState, Mapping[InterruptState, InterruptState]
     _IS.EXPIRED: {},
     _IS.DISMISSED: {},
     _IS.CANCELLED: {},
+}
+
+_FS = FlowStepState
+# A step that failed may be begun again.
+FLOW_STEP_MOVES: Mapping[FlowStepState, Mapping[FlowStepState, FlowStepState]] = {
+    _FS.PENDING: {to: to for to in (_FS.RUNNING, _FS.SKIPPED, _FS.FAILED)},
+    _FS.RUNNING: {to: to for to in (_FS.RUNNING, _FS.DONE, _FS.FAILED, _FS.STOPPED)},
+    _FS.FAILED: {_FS.RUNNING: _FS.RUNNING},
+    _FS.DONE: {},
+    _FS.SKIPPED: {},
+    _FS.STOPPED: {},
 }
 
 S = TypeVar("S", bound=StrEnum)

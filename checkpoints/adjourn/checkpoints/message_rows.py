@@ -4,11 +4,12 @@ The columns hold what people read: role, name, text, calls. What a column cannot
 or lone surrogates, an id that is too long) is written there in a readable form and exactly in `rest`.
 """
 
-import copy
 from collections.abc import Callable
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+import orjson
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -27,7 +28,7 @@ from langchain_core.messages import (
 )
 from pydantic_core import PydanticUndefined
 
-from adjourn.checkpoints.codec import Codec, Json, dump, parse
+from adjourn.checkpoints.codec import TAG_MARK, Codec, Json, dump, parse
 from adjourn.checkpoints.errors import StoredDataError
 from adjourn.checkpoints.registered_types import type_name
 
@@ -55,7 +56,9 @@ _NAMED: dict[str, type[BaseMessage]] = {
         ToolMessageChunk,
     )
 }
-_COLUMNS = ("id", "name", "content", "tool_call_id", "tool_calls")  # fields that have a column of their own
+_COLUMNS = frozenset({"id", "name", "content", "tool_call_id", "tool_calls"})  # fields with a column
+_IDS = ("id", "name", "tool_call_id")
+_NO_DEFAULT = object()
 
 
 class MessageRow(NamedTuple):
@@ -74,39 +77,38 @@ class MessageRow(NamedTuple):
 def to_row(message: BaseMessage, codec: Codec) -> MessageRow:
     """The row of a message. Two messages have equal rows exactly when they are equal in every field."""
     fields = message.__dict__
-    rest: dict[str, Json] = _class_mark(type(message))
-    columns = {name: _short(fields.get(name), name, rest, codec) for name in ("id", "name", "tool_call_id")}
+    kind = type(message)
+    rest: dict[str, Json] = _class_mark(kind)
     content = _content(fields.get("content"), rest, codec)
     calls = fields.get("tool_calls")
-    tool_calls = dump(codec.pack(calls)) if calls else None
+    message_id, name, call_id = (_short(fields.get(one), one, rest, codec) for one in _IDS)
     _add_rest(message, rest, codec)
-    row = MessageRow(
-        columns["id"],
-        _role(type(message)),
-        columns["name"],
+    columns = (
+        message_id,
+        ROLES.get(kind) or _role(kind),
+        name,
         content,
-        columns["tool_call_id"],
-        tool_calls,
+        call_id,
+        dump(codec.pack(calls)) if calls else None,
         dump(rest) if rest else None,
-        hash="",
     )
-    return row._replace(hash=hash_of(row[:-1]))
+    return MessageRow(*columns, hash=hash_of(columns))
 
 
 def hash_of(columns: tuple[str | None, ...]) -> str:
     """128 bits over the columns: rows of one thread with one hash are taken for one message."""
-    return blake2b(dump(columns).encode(), digest_size=16).hexdigest()
+    return blake2b(orjson.dumps(columns), digest_size=16).hexdigest()
 
 
-def from_row(row: MessageRow, codec: Codec, key: str) -> BaseMessage:
-    """The message of a row. `key` names the row for errors.
+def mould_of(row: MessageRow, codec: Codec, key: str) -> "Mould":
+    """The message of a row, taken apart. `key` names the row for errors.
 
     Raises `StoredDataError` when the row does not fit its hash or does not decode.
     """
     if hash_of(row[:-1]) != row.hash:
         raise StoredDataError("messages", key, "the row does not fit its hash")
     try:
-        return _build(row, codec)
+        return _mould(row, codec)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoredDataError("messages", key, f"the row does not decode ({error})") from error
 
@@ -118,7 +120,7 @@ def pack_inline(message: BaseMessage, codec: Codec) -> Json:
 
 def unpack_inline(tree: Json, codec: Codec) -> BaseMessage:
     """What `pack_inline` gave. Raises `ValueError` when the tree is another one."""
-    return _build(MessageRow._make([*tree, ""]), codec)
+    return _mould(MessageRow._make([*tree, ""]), codec).cast()
 
 
 def _role(kind: type[BaseMessage]) -> str:
@@ -135,8 +137,8 @@ def _class_mark(kind: type[BaseMessage]) -> dict[str, Json]:
 
 
 def _short(value: Any, name: str, rest: dict[str, Json], codec: Codec) -> str | None:
-    if value is None:
-        return None
+    if value is None or (type(value) is str and len(value) <= SHORT and value.isascii() and "\0" not in value):
+        return value
     text = value if type(value) is str else str(value)
     shown = _readable(text)[:SHORT]
     if shown != value or type(value) is not str:
@@ -183,7 +185,10 @@ def _add_rest(message: BaseMessage, rest: dict[str, Json], codec: Codec) -> None
     fields = {
         name: value
         for name, value in message.__dict__.items()
-        if name not in _COLUMNS and not (name in defaults and _is_default(value, defaults[name]))
+        if name not in _COLUMNS
+        # the default itself, mostly; else its equal in kind and value
+        and (value is not (default := defaults.get(name, _NO_DEFAULT)))
+        and (type(value) is not type(default) or bool(value != default))
     }
     if fields:
         rest["fields"] = {name: codec.pack(value) for name, value in fields.items()}
@@ -191,11 +196,51 @@ def _add_rest(message: BaseMessage, rest: dict[str, Json], codec: Codec) -> None
         rest["extra"] = codec.pack(message.__pydantic_extra__)
 
 
-def _is_default(value: Any, default: Any) -> bool:
-    return type(value) is type(default) and bool(value == default)
+@dataclass(frozen=True, slots=True)
+class Mould:
+    """A message taken apart, from which equal ones are cast: nothing is parsed or checked again.
+
+    `fields` are all fields of a message, defaults included, or those that are given where `is_whole` is
+    False: then the class fills in the others. `is_lasting`: its values are plain, so that each cast has its
+    own; any other mould is good for one.
+    """
+
+    kind: type[BaseMessage]
+    fields: dict[str, Any]
+    given: frozenset[str]
+    containers: tuple[str, ...]
+    is_whole: bool
+    is_lasting: bool
+
+    def cast(self) -> BaseMessage:
+        """A new message.
+
+        `model_construct` gives the same, and inspects the signature of each default's factory: 1 ms a message.
+        """
+        values = self.fields.copy()
+        for name in self.containers:
+            values[name] = _copied(values[name])
+        if not self.is_whole:
+            return self.kind.model_construct(**values)
+        message = self.kind.__new__(self.kind)
+        set_field = object.__setattr__  # the class's own would check
+        set_field(message, "__dict__", values)
+        set_field(message, "__pydantic_fields_set__", set(self.given))
+        set_field(message, "__pydantic_extra__", {})
+        set_field(message, "__pydantic_private__", None)
+        return message
 
 
-def _build(row: MessageRow, codec: Codec) -> BaseMessage:
+def _copied(value: Any) -> Any:
+    """A copy of plain data; anything else as it is."""
+    if type(value) is dict:
+        return {key: _copied(member) for key, member in value.items()} if value else {}
+    if type(value) is list:
+        return [_copied(member) for member in value] if value else []
+    return value
+
+
+def _mould(row: MessageRow, codec: Codec) -> Mould:
     rest: dict[str, Json] = parse(row.rest) if row.rest else {}
     kind = _class_of(row.role, rest, codec)
     fields: dict[str, Any] = {"id": row.message_id, "name": row.name, "content": row.content}
@@ -205,40 +250,23 @@ def _build(row: MessageRow, codec: Codec) -> BaseMessage:
         fields["tool_calls"] = codec.decode(row.tool_calls)
     if rest:
         _apply_rest(fields, rest, codec)
-    return _construct(kind, fields)
+    blank = _BLANKS.get(kind)
+    is_whole = blank is not None and fields.keys() <= blank.keys()
+    values = fields
+    if blank is not None and is_whole:
+        values = blank | fields
+        for name in _NEEDED[kind]:
+            if name not in fields:
+                del values[name]
+    containers = tuple([name for name, value in values.items() if type(value) in (list, dict)])
+    tagged = (row.rest, row.tool_calls, row.content if "content" in rest else None)
+    is_lasting = not any(text is not None and TAG_MARK in text for text in tagged)
+    return Mould(kind, values, frozenset(fields), containers, is_whole, is_lasting)
 
 
-# Every field of a class in its order, with its default; those without one; those whose default is made anew.
+# Every field of a class in its order, with its default; and those without one.
 _BLANKS = {kind: dict.fromkeys(kind.model_fields) | defaults for kind, defaults in _DEFAULTS.items()}
 _NEEDED = {kind: [name for name in blank if name not in _DEFAULTS[kind]] for kind, blank in _BLANKS.items()}
-_FRESH = {
-    kind: [name for name, value in blank.items() if isinstance(value, list | dict)]
-    for kind, blank in _BLANKS.items()
-}
-
-
-def _construct(kind: type[BaseMessage], fields: dict[str, Any]) -> BaseMessage:
-    """A message with these fields, and the defaults of its class for the others, unchecked.
-
-    `model_construct` does the same, and inspects the signature of each default's factory: 1 ms a message.
-    """
-    blank = _BLANKS.get(kind)
-    if blank is None or not fields.keys() <= blank.keys():
-        return kind.model_construct(**fields)
-    values = blank | fields
-    for name in _FRESH[kind]:
-        if name not in fields:
-            values[name] = copy.copy(values[name])
-    for name in _NEEDED[kind]:
-        if name not in fields:
-            del values[name]
-    message = kind.__new__(kind)
-    set_field = object.__setattr__  # the class's own would check
-    set_field(message, "__dict__", values)
-    set_field(message, "__pydantic_fields_set__", set(fields))
-    set_field(message, "__pydantic_extra__", {})
-    set_field(message, "__pydantic_private__", None)
-    return message
 
 
 def _apply_rest(fields: dict[str, Any], rest: dict[str, Json], codec: Codec) -> None:
@@ -247,7 +275,7 @@ def _apply_rest(fields: dict[str, Any], rest: dict[str, Json], codec: Codec) -> 
         fields["content"] = codec.decode(fields["content"])
     elif form:
         fields["content"] = codec.unpack(form[0])
-    for name in ("id", "name", "tool_call_id"):
+    for name in _IDS:
         if name in rest:
             fields[name] = codec.unpack(rest[name])
     for name, value in rest.get("fields", {}).items():

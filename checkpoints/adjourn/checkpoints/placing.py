@@ -17,14 +17,12 @@ from adjourn.checkpoints.codec import Codec, Json, Ranges, dump, is_storable, pa
 from adjourn.checkpoints.message_rows import to_row
 from adjourn.checkpoints.thread_memory import (
     BLOCK,
-    NOTHING_PLACED,
     Owner,
     PlacedList,
     Reference,
     Remembered,
     ThreadMemory,
     compress,
-    extend,
 )
 
 START = "__start__"  # LangGraph's channel for a run's input, a dict by channel
@@ -54,8 +52,10 @@ class Placing:
 
     def insert(self, connection: Connection) -> None:
         """Insert the new rows."""
-        statements.insert_message.change_many(connection, self._messages)
-        statements.insert_channel_value.change_many(connection, self._values)
+        if self._messages:
+            statements.insert_message.change_many(connection, self._messages)
+        if self._values:
+            statements.insert_channel_value.change_many(connection, self._values)
 
     def reference(self, channel: str, value: Any) -> Reference:
         """Where a channel's value is stored."""
@@ -82,18 +82,16 @@ class Placing:
 
     def _channel_of_messages(self, value: list[Any]) -> Ranges | None:
         """The ranges of a channel that is a list of messages; None when it is something else."""
-        before = self._memory.lists.get((self._ns, self._channel), NOTHING_PLACED)
-        known = before.unchanged(value)
+        placed = self._memory.lists.get((self._ns, self._channel)) or PlacedList()
+        known = placed.unchanged(value)
         added = value[known:]
         if not all(is_storable(member) for member in added):
             return None
-        seqs = [entry.seq for entry in before.entries[:known]] if known < len(before.entries) else None
-        ranges = [[*one] for one in before.ranges] if seqs is None else compress(seqs)
-        entries = [self._remembered(message) for message in added]
-        extend(ranges, [entry.seq for entry in entries])
-        placed = PlacedList([*before.entries[:known], *entries], ranges)
+        if known < len(placed.entries):
+            placed.cut(known)
+        placed.append([self._remembered(message) for message in added])
         self._memory.lists[self._ns, self._channel] = placed
-        return [[*one] for one in ranges]
+        return [[*one] for one in placed.ranges]
 
     def text(self, channel: str, value: Any) -> str:
         """The text of a value, with its messages and large parts stored as rows."""

@@ -13,6 +13,7 @@ from adjourn.checkpoints import statements
 from adjourn.checkpoints.codec import Codec, dump, parse
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import UsageError
+from adjourn.checkpoints.hooks import Check
 from adjourn.checkpoints.placing import Placing, continue_blocks
 from adjourn.checkpoints.thread_memory import Head, Reference, ThreadMemory
 from adjourn.checkpoints.thread_rows import StaleMemory, know_namespace
@@ -20,14 +21,6 @@ from adjourn.checkpoints.thread_rows import StaleMemory, know_namespace
 TOUCH_EVERY_S = 1.0  # threads.updated_at is indexed: moving it with every put costs a fifth of the put
 
 _IN_COLUMNS = frozenset({"id", "ts", "channel_values", "channel_versions", "versions_seen"})
-
-
-def named_in(config: RunnableConfig) -> dict[str, Any]:
-    """What a config names. Raises `UsageError` when it names no thread."""
-    named = config.get("configurable", {})
-    if named.get("thread_id") is None:
-        raise UsageError("a checkpointer needs config={'configurable': {'thread_id': ...}}")
-    return named
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +33,12 @@ class Where:
 
     @classmethod
     def of(cls, config: RunnableConfig) -> "Where":
-        """What a config names."""
-        named = named_in(config)
-        return cls(
-            str(named["thread_id"]), named.get("checkpoint_ns") or "", named.get("checkpoint_id") or None
-        )
+        """What a config names. Raises `UsageError` when it names no thread."""
+        named = config.get("configurable", {})
+        thread_id = named.get("thread_id")
+        if thread_id is None:
+            raise UsageError("a checkpointer needs config={'configurable': {'thread_id': ...}}")
+        return cls(str(thread_id), named.get("checkpoint_ns") or "", named.get("checkpoint_id") or None)
 
     @property
     def values(self) -> dict[str, Any]:
@@ -63,8 +57,12 @@ class CheckpointPut:
 
     def store(self, connection: Connection, memory: ThreadMemory, codec: Codec) -> None:
         """Store it. Raises `StaleMemory` or `IntegrityError` when the memory is behind the database."""
+        self.send(connection, memory, codec)()
+
+    def send(self, connection: Connection, memory: ThreadMemory, codec: Codec) -> Check:
+        """`store`, but for the check that the memory was not behind."""
         thread, namespace = know_namespace(connection, memory, self.where.thread_id, self.where.ns)
-        self._touch(connection, memory, thread)
+        check = self._touch(connection, memory, thread)
         parent = self._parent(connection, memory, namespace, codec)
         if parent is not None:
             continue_blocks(connection, memory, self.where.ns, parent.references)
@@ -72,24 +70,30 @@ class CheckpointPut:
         references = self._references(placing, parent)
         placing.insert(connection)
         row = self._row(references, codec)
-        statements.put_checkpoint.change(connection, {**row, "namespace": namespace})
+        row["namespace"] = namespace
+        statements.put_checkpoint.send(connection, row)
         head = Head(dict(self.checkpoint["channel_versions"]), references)
         memory.remember_head(self.where.ns, self.checkpoint["id"], head)
         memory.let_go(max((len(placed.entries) for placed in memory.lists.values()), default=0))
+        return check
 
-    def _touch(self, connection: Connection, memory: ThreadMemory, thread: int) -> None:
+    def _touch(self, connection: Connection, memory: ThreadMemory, thread: int) -> Check:
         """Move the thread on. Its row is then held until COMMIT: processes write to a thread in turn."""
         values: dict[str, Any] = {"thread": thread, "generation_known": memory.generation}
         if not self.where.ns:
             newest = {"newest": self.checkpoint["id"], "newest_step": self.metadata.get("step")}
-            moved = statements.advance_thread.change(connection, {**values, **newest})
+            moved = statements.advance_thread.send(connection, {**values, **newest})
         else:
-            moved = statements.hold_thread.change(connection, values)
-        if moved == 0:
-            raise StaleMemory
+            moved = statements.hold_thread.send(connection, values)
         if time.monotonic() - memory.touched_at > TOUCH_EVERY_S:
-            statements.touch_thread.change(connection, {**values, "moment": now()})
+            statements.touch_thread.send(connection, {**values, "moment": now()})
             memory.touched_at = time.monotonic()
+
+        def check() -> None:
+            if moved() == 0:
+                raise StaleMemory
+
+        return check
 
     def _parent(
         self, connection: Connection, memory: ThreadMemory, namespace: int, codec: Codec
@@ -150,20 +154,30 @@ class WritesPut:
     def store(self, connection: Connection, memory: ThreadMemory, codec: Codec) -> None:
         """Store it. Ordinary writes that are stored already stay; errors, interrupts and answers are
         replaced. Raises `StaleMemory` or `IntegrityError` when the memory is behind the database."""
+        self.send(connection, memory, codec)()
+
+    def send(self, connection: Connection, memory: ThreadMemory, codec: Codec) -> Check:
+        """`store`, but for the check that the memory was not behind."""
         thread, namespace = know_namespace(connection, memory, self.where.thread_id, self.where.ns)
         if self.where.checkpoint_id and (head := memory.heads.get((self.where.ns, self.where.checkpoint_id))):
             continue_blocks(connection, memory, self.where.ns, head.references)
         placing = Placing(memory, thread, self.where.ns, codec)
         rows = self._rows(placing, namespace)
-        if (
-            placing.names_old_rows
-        ):  # they may be gone by now; new rows cannot, and a new thread has no old ones
-            generation = statements.read_generation.value(connection, {"thread": thread})
-            if generation != memory.generation:
-                raise StaleMemory
         placing.insert(connection)
-        statements.keep_write.change_many(connection, [row for row in rows if row["idx"] >= 0])
-        statements.replace_write.change_many(connection, [row for row in rows if row["idx"] < 0])
+        keep = [row for row in rows if row["idx"] >= 0]
+        if keep:
+            statements.keep_write.change_many(connection, keep)
+        if len(keep) < len(rows):
+            statements.replace_write.change_many(connection, [row for row in rows if row["idx"] < 0])
+
+        def check() -> None:
+            # old rows may be gone by now; new ones cannot, and a new thread has no old ones
+            if placing.names_old_rows:
+                generation = statements.read_generation.value(connection, {"thread": thread})
+                if generation != memory.generation:
+                    raise StaleMemory
+
+        return check
 
     def _rows(self, placing: Placing, namespace: int) -> list[dict[str, Any]]:
         return [

@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 from adjourn.checkpoints import statements
 from adjourn.checkpoints.codec import Codec, Ranges, parse
 from adjourn.checkpoints.errors import StoredDataError
-from adjourn.checkpoints.message_rows import MessageRow, from_row
+from adjourn.checkpoints.message_rows import MessageRow, Mould, mould_of
 from adjourn.checkpoints.placing import hash_of_value
 from adjourn.checkpoints.thread_memory import Reference, ThreadMemory, expand
 
@@ -61,8 +61,8 @@ class ThreadReader:
         """The messages of these ranges, in order; new objects at each call."""
         for first, last in _missing(ranges, self._messages):
             values = {"thread": self._thread, "first": first, "last": last}
-            for seq, *columns in statements.read_messages.rows(self._connection, values):
-                self._messages[seq] = MessageRow(*columns)
+            for row in statements.read_messages.rows(self._connection, values):
+                self._messages[row[0]] = MessageRow._make(row[1:])
         found = [self._message(seq) for seq in expand(ranges)]
         self.read_messages += len(found)
         return found
@@ -79,10 +79,23 @@ class ThreadReader:
         row = self._messages.get(seq)
         if row is None:
             raise StoredDataError("messages", self._key(seq), "a checkpoint refers to it, and it is missing")
-        message = from_row(row, self._codec, self._key(seq))
-        if self._memory is not None:
-            self._memory.remember_message(message, seq, row.hash)
+        if self._memory is None:
+            return mould_of(row, self._codec, self._key(seq)).cast()
+        mould = self._mould(seq, row, self._memory)
+        message = mould.cast()
+        fields = mould.fields if mould.is_whole and mould.is_lasting else None
+        self._memory.remember_message(message, seq, row.hash, fields)
         return message
+
+    def _mould(self, seq: int, row: MessageRow, memory: ThreadMemory) -> Mould:
+        """The mould of a row. One that was read before, and is as it was then, was checked then."""
+        known = memory.moulds.get(seq)
+        if known is not None and known[0] == row:
+            return known[1]
+        mould = mould_of(row, self._codec, self._key(seq))
+        if mould.is_lasting:
+            memory.moulds[seq] = (row, mould)
+        return mould
 
     def _keep_value(self, seq: int, text: str, row_hash: str) -> None:
         if hash_of_value(text) != row_hash:

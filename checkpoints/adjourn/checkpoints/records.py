@@ -8,6 +8,7 @@ from typing import Any, Self
 from sqlalchemy.engine import RowMapping
 
 from adjourn.checkpoints.errors import StoredDataError
+from adjourn.checkpoints.lifecycle import InterruptState
 
 
 def to_json(value: Any) -> str | None:
@@ -71,6 +72,8 @@ class RunRow(_Row):
     parent_run_id: str | None = None
     parent_step: int | None = None
     parent_call_id: str | None = None
+    forked_from: str | None = None
+    forked_at: str | None = None
     path: str = ""
     started_by: str | None = None
     stop_reason: str | None = None
@@ -88,6 +91,7 @@ class RunRow(_Row):
     cancel_requested_at: str | None = None
     cancel_requested_by: str | None = None
     last_event: int = 0
+    trace_context: str | None = None
     ended_at: str | None = None
 
     @classmethod
@@ -101,7 +105,10 @@ class RunRow(_Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRow(_Row):
-    """One model call. `latency_ms` is from the request to the end signal; tokens are None if not told."""
+    """One model call. `latency_ms` is from the request to the end signal; tokens are None if not told.
+
+    `cached_tokens` are part of the input, `reasoning_tokens` of the output.
+    """
 
     run_id: str
     step: int
@@ -111,6 +118,9 @@ class StepRow(_Row):
     latency_ms: int
     input_tokens: int | None
     output_tokens: int | None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cost: float = 0.0
     calls: int
     started_at: str
     ended_at: str
@@ -145,6 +155,7 @@ class CallRow(_Row):
     planned_at: str
     started_at: str | None = None
     ended_at: str | None = None
+    took_ms: int | None = None
 
     @classmethod
     def of(cls, row: RowMapping) -> Self:
@@ -153,6 +164,24 @@ class CallRow(_Row):
         key = f"({row['run_id']}, {row['step']}, {row['call_id']})"
         for name in ("arguments", "shown", "error"):
             values[name] = from_json(row[name], "calls", key)
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRow(_Row):
+    """Who did what to a run or a question, when. `by` None: the person gave no name, or it was nobody's doing."""
+
+    action: str
+    interrupt_id: str | None
+    by: str | None
+    at: str
+    data: Any = None
+
+    @classmethod
+    def of(cls, row: RowMapping) -> Self:
+        """What this row tells."""
+        values = cls._plain(row)
+        values["data"] = from_json(row["data"], "audit", str(row["id"]))
         return cls(**values)
 
 
@@ -178,6 +207,7 @@ class Interrupt(_Row):
     state: str
     answer: Any = None
     answered_by: str | None = None
+    approvals: dict[str, Any] | None = None
     langgraph_id: str | None = None
     created_at: str
     expires_at: str | None = None
@@ -187,11 +217,26 @@ class Interrupt(_Row):
     def of(cls, row: RowMapping) -> Self:
         """The question that this row holds."""
         values = cls._plain(row)
-        for name in ("arguments", "payload", "response_schema", "answer"):
+        for name in ("arguments", "payload", "response_schema", "answer", "approvals"):
             values[name] = from_json(row[name], "interrupts", row["id"])
         return cls(**values)
+
+    @property
+    def agreed(self) -> str | None:
+        """Who gave the answer: of several who had to agree, all of them, with commas between."""
+        if self.approvals is None or not isinstance(self.answer, dict) or self.answer.get("action") != "approve":
+            return self.answered_by
+        return ", ".join(str(one["by"]) for one in self.approvals["given"])
+
+    def has_agreed(self, person: str | None) -> bool:
+        """Whether this person is one of those who agreed, where others have to as well."""
+        return any(one["by"] == person for one in (self.approvals or {}).get("given", ()))
+
+    def is_overdue(self, at: str) -> bool:
+        """Whether it is open although its time had passed at `at`, a time as it is stored."""
+        return self.state == InterruptState.OPEN and self.expires_at is not None and self.expires_at <= at
 
     def to_dict(self) -> dict[str, Any]:
         """What is shown of a question: JSON data."""
         shown = ("id", "call_id", "path", "type", "tool", "arguments", "reason", "payload", "response_schema")
-        return {name: getattr(self, name) for name in (*shown, "expires_at")}
+        return {name: getattr(self, name) for name in (*shown, "approvals", "expires_at")}

@@ -15,13 +15,13 @@ from sqlalchemy.engine import Connection, Row
 from adjourn.checkpoints.database import Database, now
 from adjourn.checkpoints.errors import RunBusy, UsageError
 from adjourn.checkpoints.lifecycle import RunStatus
-from adjourn.checkpoints.run_schema import audit, calls, events, interrupts, runs, steps
+from adjourn.checkpoints.run_schema import audit, calls, events, flow_steps, interrupts, runs, steps
 from adjourn.checkpoints.schema import threads
 from adjourn.checkpoints.thread_ops import Rows, batches, delete_threads, shrink
 
 THREADS_AT_ONCE = 20  # in one transaction: a few milliseconds each, while others wait
 
-_OF_RUNS = (steps, calls, interrupts, audit, events)
+_OF_RUNS = (steps, flow_steps, calls, interrupts, audit, events)
 _waiting = sa.table("v_threads", sa.column("thread_id"), sa.column("waits"))
 
 
@@ -78,9 +78,26 @@ def forget(database: Database, thread_id: str) -> Removed:
     """Take away a conversation and all of its runs, in one transaction: one person's data (C-93).
 
     On SQLite the freed pages are overwritten; servers overwrite theirs when they clean up (VACUUM, purge).
+    Threads that were forked from it hold copies, and stay: ask for `forks_of` first, and forget them too.
     Raises `RunBusy` while somebody drives a run of it: cancel that first. `UsageError`: there is no such thread.
     """
     return database.write(partial(_forget, thread_id=thread_id), synced=True)
+
+
+def forks_of(database: Database, thread_id: str) -> list[str]:
+    """The threads that were forked from a thread, or from one of its forks: each holds a copy of what was said."""
+    return database.read(partial(_forks_of, thread_id=thread_id))
+
+
+def _forks_of(connection: Connection, thread_id: str) -> list[str]:
+    found, latest = {thread_id: None}, [thread_id]
+    fork, original = runs.alias("fork"), runs.alias("original")
+    query = sa.select(fork.c.thread_id).join(original, fork.c.forked_from == original.c.id).distinct()
+    while latest:
+        later = connection.execute(query.where(original.c.thread_id.in_(latest))).scalars()
+        latest = [one for one in later if one not in found]
+        found |= dict.fromkeys(latest)
+    return list(found)[1:]
 
 
 def _candidates(connection: Connection, policy: Policy) -> list[str]:

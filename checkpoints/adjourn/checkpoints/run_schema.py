@@ -20,6 +20,7 @@ from adjourn.checkpoints.lifecycle import (
     CallState,
     Effect,
     ErrorCode,
+    FlowStepState,
     InterruptState,
     InterruptType,
     RunStatus,
@@ -46,6 +47,8 @@ runs = Table(
     Column("parent_run_id", ID, comment="the run whose call drives this one; NULL for a run of its own"),
     Column("parent_step", Integer),
     Column("parent_call_id", ID),
+    Column("forked_from", ID, comment="the run that it was forked from; NULL: it began by itself"),
+    Column("forked_at", ID, comment="the checkpoint of that run where it began"),
     Column(
         "path", ID, nullable=False, server_default="", comment="specialists, outermost first, joined by /"
     ),
@@ -69,6 +72,7 @@ runs = Table(
     Column("cancel_requested_at", TIME, comment="somebody asked the owner to stop; NULL: nobody did"),
     Column("cancel_requested_by", ID),
     Column("last_event", Integer, nullable=False, server_default="0"),
+    Column("trace_context", ID, comment="W3C traceparent of its first span; NULL: it was not traced"),
     Column("created_at", TIME, nullable=False),
     Column("updated_at", TIME, nullable=False),
     Column("ended_at", TIME),
@@ -84,6 +88,13 @@ runs = Table(
     ).ddl_if(callable_=_has_partial_indexes),
     Index("ix_runs_thread_created", "thread_id", "created_at"),  # the runs of one conversation, newest last
     Index("ix_runs_status_created", "status", "created_at"),  # who waits; newest first
+    # the forks of a run; most runs are none
+    Index(
+        "ix_runs_forked_from",
+        "forked_from",
+        sqlite_where=text("forked_from IS NOT NULL"),
+        postgresql_where=text("forked_from IS NOT NULL"),
+    ),
     # the runs that worked for a run; most work for nobody
     Index(
         "ix_runs_parent_run_id",
@@ -115,6 +126,9 @@ steps = Table(
     Column("latency_ms", Integer, nullable=False, comment="from request to end signal"),
     Column("input_tokens", Integer),
     Column("output_tokens", Integer),
+    Column("cached_tokens", Integer, comment="of the input: what the provider had computed before"),
+    Column("reasoning_tokens", Integer, comment="of the output"),
+    Column("cost", Float, nullable=False, server_default="0", comment="by the app's price table"),
     Column("calls", Integer, nullable=False),
     Column("started_at", TIME, nullable=False),
     Column("ended_at", TIME, nullable=False),
@@ -142,13 +156,30 @@ calls = Table(
     Column("shown", LONG, comment="what people are shown, as JSON, where it differs from the result"),
     Column("error", LONG, comment="class, text and stack of an exception, as JSON"),
     Column("planned_at", TIME, nullable=False),
-    Column("started_at", TIME),
+    Column("started_at", TIME, comment="NULL: it never ran"),
     Column("ended_at", TIME),
+    Column("took_ms", Integer, comment="time in its tool, all attempts; NULL: it never ran, or its owner died"),
     PrimaryKeyConstraint("run_id", "step", "call_id"),
     one_of("effect", Effect),
     one_of("outcome", CallState),
     one_of("error_code", ErrorCode),
     Index("ix_calls_tool_outcome", "tool", "outcome"),  # failure rate per tool
+)
+
+flow_steps = Table(
+    "flow_steps",
+    metadata,
+    Column("run_id", ID, nullable=False),
+    Column("position", Integer, nullable=False, comment="its place in the flow, from 1"),
+    Column("step", ID, nullable=False, comment="its name"),
+    Column("status", WORD, nullable=False),
+    Column("reason", LONG, comment="why it did not succeed"),
+    Column("version", Integer, nullable=False, server_default="1", comment="how often its status was set"),
+    Column("started_at", TIME),
+    Column("ended_at", TIME),
+    PrimaryKeyConstraint("run_id", "position"),
+    UniqueConstraint("run_id", "step"),
+    one_of("status", FlowStepState),
 )
 
 interrupts = Table(
@@ -170,6 +201,11 @@ interrupts = Table(
     Column("answer", LONG),
     Column("answered_by", ID),
     Column(
+        "approvals",
+        LONG,
+        comment="who has to agree, and who did, as JSON: needed, of, given; NULL: one person, whoever it is",
+    ),
+    Column(
         "langgraph_id", ID, comment="the LangGraph interrupt that carries the question; NULL until it waits"
     ),
     Column("created_at", TIME, nullable=False),
@@ -179,6 +215,7 @@ interrupts = Table(
     one_of("state", InterruptState),
     Index("ix_interrupts_run_state", "run_id", "state"),  # the open questions of a run
     Index("ix_interrupts_state_created", "state", "created_at"),  # the inbox
+    Index("ix_interrupts_state_expires", "state", "expires_at"),  # whose time has passed
 )
 
 audit = Table(
@@ -187,7 +224,7 @@ audit = Table(
     Column("id", BIG, primary_key=True, autoincrement=True),
     Column("run_id", ID, nullable=False),
     Column("interrupt_id", ID),
-    Column("action", WORD, nullable=False, comment="started, answered, dismissed, recovered, cancelled ..."),
+    Column("action", WORD, nullable=False, comment="started, answered, approved, refused, expired, recovered ..."),
     Column("by", ID),
     Column("data", LONG),
     Column("at", TIME, nullable=False),

@@ -7,9 +7,9 @@ transactions on the database's worker threads.
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -22,60 +22,21 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import IntegrityError
 
 from adjourn.checkpoints import statements, thread_ops
 from adjourn.checkpoints.checkpoint_lists import Page, read_page
 from adjourn.checkpoints.codec import Codec
-from adjourn.checkpoints.database import Database, was_given_up
+from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.delta_history import read_delta_history
-from adjourn.checkpoints.put_rows import CheckpointPut, Where, WritesPut, named_in
+from adjourn.checkpoints.hooks import Held, Outbox, fence_of, outbox_of
+from adjourn.checkpoints.put_rows import CheckpointPut, Where, WritesPut
 from adjourn.checkpoints.reading import CheckpointRow, ThreadReader
+from adjourn.checkpoints.riding import Riders, may_ride
 from adjourn.checkpoints.thread_memory import Head, Memories, ThreadMemory
-from adjourn.checkpoints.thread_rows import StaleMemory, know_thread
+from adjourn.checkpoints.thread_rows import know_thread
+from adjourn.checkpoints.writing import Writer
 
-FENCE = "__adjourn_fence"  # keys of `configurable`: the double underscore keeps them out of the metadata
-OUTBOX = "__adjourn_outbox"
-ATTEMPTS = 5  # at one transaction, when another process wrote to the thread at the same moment
 PAGE = 50  # checkpoints that `list` reads at a time
-
-
-class Fence(Protocol):
-    """Says whether the caller still owns the run; found in `configurable["__adjourn_fence"]`."""
-
-    def check(self, connection: Connection) -> None:
-        """Called first in the transaction of each put and put_writes. Raises `LeaseLost`: all rolls back."""
-
-
-Held = Callable[[Connection, ThreadMemory], None]
-"""What a task wrote, ready to be stored in somebody's transaction."""
-
-
-class Outbox(Protocol):
-    """Rows that ride on a put; found in `configurable["__adjourn_outbox"]`.
-
-    Without holding, a task's writes are stored before the checkpoint that they lead to. A process that dies
-    between the two leaves writes that LangGraph applies without running the task again, and the rows that
-    the task gave to the outbox are never written. Held writes are stored with the put, or not at all (F-23).
-    """
-
-    def hold(self, writes: Held) -> bool:
-        """Keep a task's writes for the next put. False: they are stored at once."""
-        ...
-
-    def held(self) -> Sequence[Held]:
-        """What the next put stores along with its checkpoint; again, when a first attempt was rolled back."""
-        ...
-
-    def write(self, connection: Connection) -> None:
-        """Write the rows. Called in the put's transaction, behind the checkpoint's rows; again, when a first
-        attempt was rolled back because another process wrote to the thread."""
-
-    def committed(self) -> None:
-        """Called once after COMMIT: by `put` on its thread, by `aput` on the event loop's.
-
-        What `held` gave last is stored now.
-        """
 
 
 class SQLAlchemySaver(BaseCheckpointSaver[int]):
@@ -94,6 +55,7 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         self._owns_database = isinstance(database, str)
         self.database = Database(database) if isinstance(database, str) else database
         self._memories = Memories()
+        self._writer = Writer(self.database, self.codec, self._memories)
 
     def register(self, *schemas: Any) -> None:
         """Let loading restore these classes, and those that their annotations name."""
@@ -195,7 +157,7 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         Raises what the fence and the outbox raise; then nothing is stored.
         """
         stored = self._put(config, checkpoint, metadata, new_versions)
-        if outbox := named_in(config).get(OUTBOX):
+        if outbox := outbox_of(config):
             outbox.committed()
         return stored
 
@@ -208,74 +170,42 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
     ) -> RunnableConfig:
         where = Where.of(config)
         put = CheckpointPut(where, checkpoint, get_checkpoint_metadata(config, metadata), new_versions)
-        outbox: Outbox | None = named_in(config).get(OUTBOX)
-
-        def work(connection: Connection, memory: ThreadMemory) -> None:
-            for held in outbox.held() if outbox is not None else ():
-                held(connection, memory)
-            put.store(connection, memory, self.codec)
-            if outbox is not None:
-                outbox.write(connection)
-
-        self._transact(config, where, work)
+        self._writer.put(config, put)
         named = {"thread_id": where.thread_id, "checkpoint_ns": where.ns, "checkpoint_id": checkpoint["id"]}
         return {"configurable": named}
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Store what a task wrote. Storing a task's writes again changes nothing, except for errors,
-        interrupts and answers, which are replaced."""
-        work = self._writes(config, writes, task_id, task_path)
-        if not _is_held(config, work):
-            self._transact(config, Where.of(config), work)
+        """Store what a task wrote, with the put that follows at once or by itself; it is stored on return.
 
-    def _writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
-    ) -> Held:
-        return partial(WritesPut(Where.of(config), writes, task_id, task_path).store, codec=self.codec)
+        Storing a task's writes again changes nothing, except for errors, interrupts and answers, which are
+        replaced.
+        """
+        put = WritesPut(Where.of(config), writes, task_id, task_path)
+        work = partial(put.send, codec=self.codec)
+        if _is_held(config, work):
+            return
+        riders = self._riders(config, put)
+        if riders is None or not riders.carry(work):
+            self._writer.writes(config, put.where.thread_id, [work])
+
+    def _riders(self, config: RunnableConfig, put: WritesPut) -> Riders | None:
+        """Those who wait for the next put of this thread, if these writes may join them."""
+        if fence_of(config) is not None or not may_ride(put.writes, put.task_path):
+            return None  # another owner's put would not ask this one's fence
+        return self._memories.of(put.where.thread_id).riders
 
     def store_held(self, config: RunnableConfig, held: Sequence[Held]) -> None:
         """Store writes that no put came for: the graph stopped at an interrupt, or failed."""
-
-        def work(connection: Connection, memory: ThreadMemory) -> None:
-            for writes in held:
-                writes(connection, memory)
-
         if held:
-            self._transact(config, Where.of(config), work)
-
-    def _transact(
-        self, config: RunnableConfig, where: Where, work: Callable[[Connection, ThreadMemory], None]
-    ) -> None:
-        """Run `work` in a writing transaction, with the thread's memory, behind the fence.
-
-        The memory is dropped with the transaction, so it never knows what was not committed. When another
-        process wrote to the thread in the meantime, the work is done again with what is stored now.
-        """
-        fence: Fence | None = named_in(config).get(FENCE)
-
-        def fenced(connection: Connection, memory: ThreadMemory) -> None:
-            if fence is not None:
-                fence.check(connection)
-            work(connection, memory)
-
-        for attempt in range(1, ATTEMPTS + 1):
-            memory = self._memories.of(where.thread_id)
-            with memory.lock:
-                try:
-                    return self.database.write_once(partial(fenced, memory=memory))
-                except BaseException as error:
-                    memory.forget()
-                    if attempt == ATTEMPTS or not _is_passing(error):
-                        raise
-        return None
+            self._writer.writes(config, Where.of(config).thread_id, held)
 
     # Whole threads
 
     def delete_thread(self, thread_id: str) -> None:
         """Take away a thread with everything in it. No such thread: nothing happens."""
-        self._change_threads([thread_id], partial(thread_ops.delete_threads, thread_ids=[str(thread_id)]))
+        self._writer.change_threads([thread_id], partial(thread_ops.delete_threads, thread_ids=[str(thread_id)]))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread with its whole history. No such thread: nothing happens.
@@ -283,14 +213,14 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         Raises `UsageError` when the target exists.
         """
         work = partial(thread_ops.copy_thread, source=str(source_thread_id), target=str(target_thread_id))
-        self._change_threads([target_thread_id], work)
+        self._writer.change_threads([target_thread_id], work)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Take away old checkpoints: `keep_latest` keeps the newest of each namespace, and what a
         DeltaChannel needs to rebuild it; `delete` keeps nothing. Raises `UsageError` for another strategy."""
         work = thread_ops.pruning(strategy)
         for thread_id in thread_ids:
-            self._change_threads([thread_id], partial(work, thread_ids=[str(thread_id)]))
+            self._writer.change_threads([thread_id], partial(work, thread_ids=[str(thread_id)]))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Take away the checkpoints with these run ids in their metadata, except those that a DeltaChannel
@@ -299,14 +229,7 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         thread_ids = self.database.read(partial(thread_ops.threads_of_runs, run_ids=names))
         for thread_id in thread_ids:
             work = partial(thread_ops.delete_runs, thread_id=thread_id, run_ids=names)
-            self._change_threads([thread_id], work)
-
-    def _change_threads(self, thread_ids: Sequence[str], work: Callable[[Connection], None]) -> None:
-        for thread_id in thread_ids:
-            memory = self._memories.of(str(thread_id))
-            with memory.lock:
-                memory.forget()
-                self.database.write(work)
+            self._writer.change_threads([thread_id], work)
 
     # The same, for async callers
 
@@ -346,7 +269,7 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         """`put`, on a worker thread. A cancelled caller does not stop it: the outbox hears of the COMMIT."""
         work = partial(self._put, config, checkpoint, metadata, new_versions)
         stored = asyncio.ensure_future(self.database.arun(work, writes=True))
-        if outbox := named_in(config).get(OUTBOX):
+        if outbox := outbox_of(config):
             stored.add_done_callback(partial(_tell, outbox))
         return await asyncio.shield(stored)
 
@@ -354,10 +277,14 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """`put_writes`, on a worker thread."""
-        work = self._writes(config, writes, task_id, task_path)
-        if not _is_held(config, work):
-            transact = partial(self._transact, config, Where.of(config), work)
-            await self.database.arun(transact, writes=True)
+        put = WritesPut(Where.of(config), writes, task_id, task_path)
+        work = partial(put.send, codec=self.codec)
+        if _is_held(config, work):
+            return
+        store = partial(self._writer.writes, config, put.where.thread_id, [work])
+        riders = self._riders(config, put)
+        if riders is None or not await riders.acarry(work, partial(self.database.begin, store)):
+            await self.database.arun(store, writes=True)
 
     async def astore_held(self, config: RunnableConfig, held: Sequence[Held]) -> None:
         """`store_held`, on a worker thread."""
@@ -381,13 +308,8 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
 
 
 def _is_held(config: RunnableConfig, writes: Held) -> bool:
-    outbox: Outbox | None = named_in(config).get(OUTBOX)
+    outbox = outbox_of(config)
     return outbox is not None and outbox.hold(writes)
-
-
-def _is_passing(error: BaseException) -> bool:
-    """Whether another process was in the way, so that a second attempt may succeed."""
-    return isinstance(error, IntegrityError | StaleMemory) or was_given_up(error)
 
 
 def _first_page(

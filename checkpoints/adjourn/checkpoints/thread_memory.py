@@ -16,6 +16,8 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from adjourn.checkpoints.codec import Ranges
+from adjourn.checkpoints.message_rows import MessageRow, Mould
+from adjourn.checkpoints.riding import Riders
 
 BLOCK = 16  # a channel takes numbers in blocks, so that its ranges stay whole beside other channels (F-29)
 MOST_THREADS = 256  # memories kept; the one used longest ago goes first
@@ -57,12 +59,26 @@ class Remembered:
 class PlacedList:
     """The messages of a channel as they were stored last: the next list mostly begins with them."""
 
-    def __init__(self, entries: list[Remembered], ranges: Ranges) -> None:
-        self.entries = entries
-        self.ranges = ranges
-        self._messages = [entry.message for entry in entries]
-        self._fields = [entry.fields for entry in entries]
-        self._extras = [entry.extra for entry in entries]
+    def __init__(self) -> None:
+        self.entries: list[Remembered] = []
+        self.ranges: Ranges = []
+        self._messages: list[BaseMessage] = []
+        self._fields: list[dict[str, Any]] = []
+        self._extras: list[dict[str, Any] | None] = []
+
+    def append(self, entries: list[Remembered]) -> None:
+        """These follow."""
+        self.entries += entries
+        self._messages += [entry.message for entry in entries]
+        self._fields += [entry.fields for entry in entries]
+        self._extras += [entry.extra for entry in entries]
+        extend(self.ranges, [entry.seq for entry in entries])
+
+    def cut(self, length: int) -> None:
+        """Keep only the first ones."""
+        for series in (self.entries, self._messages, self._fields, self._extras):
+            del series[length:]
+        self.ranges = compress([entry.seq for entry in self.entries])
 
     def unchanged(self, messages: list[Any]) -> int:
         """How many of these messages, from the first on, are the ones that were stored."""
@@ -81,9 +97,6 @@ class PlacedList:
             and list(map(_fields_of, messages)) == self._fields
             and list(map(_extra_of, messages)) == self._extras
         )
-
-
-NOTHING_PLACED = PlacedList([], [])
 
 
 @dataclass(slots=True)
@@ -119,6 +132,7 @@ class ThreadMemory:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.riders = Riders()  # has a lock of its own
         self.forget()
 
     def forget(self) -> None:
@@ -130,6 +144,7 @@ class ThreadMemory:
         self.heads: OrderedDict[tuple[str, str], Head] = OrderedDict()
         self._young: dict[int, Remembered] = {}  # id(message); the entry keeps the message alive
         self._old: dict[int, Remembered] = {}
+        self.moulds: dict[int, tuple[MessageRow, Mould]] = {}  # of rows that were read, by seq
         self.lists: dict[tuple[str, str], PlacedList] = {}  # by namespace and channel
         self.message_hashes: dict[str, int] = {}
         self.value_hashes: dict[str, int] = {}
@@ -142,9 +157,15 @@ class ThreadMemory:
             raise AssertionError("the thread's row is known here")
         return self.thread
 
-    def remember_message(self, message: BaseMessage, seq: int, row_hash: str) -> Remembered:
-        """This message object is stored under `seq`."""
-        entry = Remembered(seq, message, snapshot(message.__dict__), snapshot(message.__pydantic_extra__))
+    def remember_message(
+        self, message: BaseMessage, seq: int, row_hash: str, fields: dict[str, Any] | None = None
+    ) -> Remembered:
+        """This message object is stored under `seq`. `fields`: a copy of its fields that nobody changes, for
+        a message without others; None: a copy is made."""
+        if fields is None:
+            entry = Remembered(seq, message, snapshot(message.__dict__), snapshot(message.__pydantic_extra__))
+        else:
+            entry = Remembered(seq, message, fields, _NO_FIELDS)
         self._young[id(message)] = entry
         self.message_hashes[row_hash] = seq
         return entry
@@ -162,6 +183,8 @@ class ThreadMemory:
             self.forget()
         if len(self._young) > max(MOST_OBJECTS, 2 * in_use):
             self._old, self._young = self._young, {}
+        if len(self.moulds) > max(MOST_OBJECTS, 2 * in_use):
+            self.moulds.clear()
 
     def remember_head(self, ns: str, checkpoint_id: str, head: Head) -> None:
         """These are the references of a checkpoint."""
@@ -200,6 +223,8 @@ class _Unequal:
         return False
 
 
+_NO_FIELDS: dict[str, Any] = {}  # stand in copies, which nobody changes
+_NO_MEMBERS: list[Any] = []
 _IMMUTABLE = frozenset({str, int, float, bool, type(None), bytes})
 
 
@@ -210,11 +235,11 @@ def snapshot(value: Any) -> Any:
         return value
     # asked here as well: most members are immutable, and a call takes longer than all the rest
     if kind is dict:
-        return {
+        return _NO_FIELDS if not value else {
             key: member if type(member) in _IMMUTABLE else snapshot(member) for key, member in value.items()
         }
     if kind is list:
-        return [member if type(member) in _IMMUTABLE else snapshot(member) for member in value]
+        return _NO_MEMBERS if not value else [member if type(member) in _IMMUTABLE else snapshot(member) for member in value]
     try:
         return copy.deepcopy(value)
     except Exception:  # what an application puts into an artifact may refuse to be copied, in any way

@@ -34,12 +34,16 @@ def delete_threads(connection: Connection, thread_ids: Sequence[str]) -> None:
     connection.execute(threads.delete().where(threads.c.thread_id.in_(thread_ids)))
 
 
-def copy_thread(connection: Connection, source: str, target: str) -> None:
-    """Copy a thread's rows. References are numbers within a thread, so they are copied as they are."""
+def copy_thread(connection: Connection, source: str, target: str, *, up_to: str | None = None) -> None:
+    """Copy a thread's rows. References are numbers within a thread, so they are copied as they are.
+
+    `up_to`: the last checkpoint that is copied; what was written behind it is not. None: all.
+    """
     taken = sa.select(threads.c.id).where(threads.c.thread_id == target)
     if connection.execute(taken).first() is not None:
         raise UsageError(f"thread {target!r} exists already; copy to a thread that does not")
-    found = connection.execute(sa.select(threads).where(threads.c.thread_id == source)).mappings().first()
+    held = sa.select(threads).where(threads.c.thread_id == source).with_for_update()  # nobody prunes it now
+    found = connection.execute(held).mappings().first()
     if found is None:
         return
     row = {**found, "thread_id": target, "updated_at": now()}
@@ -47,16 +51,32 @@ def copy_thread(connection: Connection, source: str, target: str) -> None:
     new = made_id(connection.execute(threads.insert().values(row)))
     for table in (messages, channel_values):
         _copy_rows(connection, table, "thread", old, new)
+    older: sa.ColumnElement[bool] = sa.true()
+    behind: sa.ColumnElement[bool] = sa.true()
+    if up_to is not None:
+        older, behind = checkpoints.c.checkpoint_id <= up_to, checkpoint_writes.c.checkpoint_id < up_to
     for namespace, ns in _namespaces(connection, old):
         made = made_id(connection.execute(namespaces.insert().values(thread=new, ns=ns)))
-        for table in (checkpoints, checkpoint_writes):
-            _copy_rows(connection, table, "namespace", namespace, made)
+        _copy_rows(connection, checkpoints, "namespace", namespace, made, which=older)
+        _copy_rows(connection, checkpoint_writes, "namespace", namespace, made, which=behind)
+    if up_to is not None:
+        _drop_unused(connection, new)
+        _name_newest(connection, new)
 
 
-def _copy_rows(connection: Connection, table: sa.Table, owner: str, old: int, new: int) -> None:
+def _copy_rows(
+    connection: Connection,
+    table: sa.Table,
+    owner: str,
+    old: int,
+    new: int,
+    *,
+    which: sa.ColumnElement[bool] | None = None,
+) -> None:
     names = [column.name for column in table.columns]
     rows = sa.select(*(sa.literal(new) if name == owner else table.c[name] for name in names))
-    connection.execute(table.insert().from_select(names, rows.where(table.c[owner] == old)))
+    wanted = sa.and_(table.c[owner] == old, sa.true() if which is None else which)
+    connection.execute(table.insert().from_select(names, rows.where(wanted)))
 
 
 def _namespaces(connection: Connection, thread: int) -> list[tuple[int, str]]:

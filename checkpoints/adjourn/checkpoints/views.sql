@@ -68,6 +68,7 @@ SELECT
     id,
     thread_id,
     parent_run_id,
+    forked_from,
     path,
     graph,
     started_by,
@@ -100,6 +101,9 @@ SELECT
     s.latency_ms,
     s.input_tokens,
     s.output_tokens,
+    s.cached_tokens,
+    s.reasoning_tokens,
+    s.cost,
     s.calls,
     s.started_at,
     s.ended_at
@@ -107,8 +111,25 @@ FROM steps s
 JOIN runs r ON r.id = s.run_id
 ORDER BY r.created_at, s.run_id, s.step;
 
+CREATE VIEW v_flow_steps AS
+-- The steps of every flow, in order: how far each run has come. `ended_at` NULL: not reached, or the step in hand.
+SELECT
+    f.run_id,
+    r.thread_id,
+    r.graph,
+    f.position,
+    f.step,
+    f.status,
+    f.reason,
+    f.started_at,
+    f.ended_at
+FROM flow_steps f
+JOIN runs r ON r.id = f.run_id
+ORDER BY r.created_at, f.run_id, f.position;
+
 CREATE VIEW v_calls AS
--- The ledger: every tool call, in the order in which the model asked for it.
+-- The ledger: every tool call, in the order in which the model asked for it. `digest` is the same for the same
+-- tool and arguments; `raw` is the text of arguments that did not parse; `started_at` NULL: it never ran.
 SELECT
     c.run_id,
     r.thread_id,
@@ -121,10 +142,12 @@ SELECT
     c.outcome,
     c.error_code,
     c.attempts,
-    @ms(c.started_at, c.ended_at) AS took_ms,
+    c.took_ms,
     c.arguments,
     c.raw,
+    c.digest,
     c.result,
+    c.error,
     c.planned_at,
     c.started_at,
     c.ended_at
@@ -133,7 +156,8 @@ JOIN runs r ON r.id = c.run_id
 ORDER BY r.created_at, c.run_id, c.step, c.position;
 
 CREATE VIEW v_waiting AS
--- Every question that waits for a person, oldest first.
+-- Every question that waits for a person, oldest first. `expires_at` NULL: it waits until it is answered.
+-- `approvals` tells who has to agree and who did, where more than one person's yes is needed.
 SELECT
     i.id,
     i.run_id,
@@ -146,6 +170,7 @@ SELECT
     i.response_schema,
     i.path,
     r.started_by,
+    i.approvals,
     i.created_at,
     i.expires_at
 FROM interrupts i
@@ -159,11 +184,18 @@ SELECT
     i.id,
     i.run_id,
     r.thread_id,
+    i.step,
+    i.call_id,
+    i.path,
     i.type,
     i.tool,
+    i.arguments,
+    i.reason,
+    i.payload,
     i.state,
     i.answer,
     i.answered_by,
+    i.approvals,
     @ms(i.created_at, i.closed_at) AS waited_ms,
     i.created_at,
     i.closed_at
@@ -180,8 +212,9 @@ JOIN runs r ON r.id = e.run_id
 ORDER BY r.created_at, e.run_id, e.number;
 
 CREATE VIEW v_tools AS
--- Per tool: how often it ran, how often it failed, how long it took. `failed` counts failed and unknown
--- calls; calls that never ran (denied, declined, skipped ...) count in `calls` only.
+-- Per tool, slowest first: how often it ran, how often it failed, how long it took. `failed` counts failed and
+-- unknown calls; calls that never ran (denied, declined, skipped ...) count in `calls` only. Half of the calls took
+-- at most `p50_ms`, 95 of 100 at most `p95_ms`.
 SELECT
     tool,
     count(*) AS calls,
@@ -192,11 +225,49 @@ SELECT
         / nullif(sum(CASE WHEN started_at IS NOT NULL THEN 1 ELSE 0 END), 0),
         4
     ) AS failure_rate,
-    round(avg(@ms(started_at, ended_at)), 1) AS mean_ms,
-    max(@ms(started_at, ended_at)) AS slowest_ms
-FROM calls
+    round(avg(took_ms), 1) AS mean_ms,
+    min(CASE WHEN place * 100 >= timed * 50 THEN took_ms END) AS p50_ms,
+    min(CASE WHEN place * 100 >= timed * 95 THEN took_ms END) AS p95_ms,
+    max(took_ms) AS slowest_ms
+FROM (
+    SELECT
+        tool,
+        outcome,
+        started_at,
+        took_ms,
+        row_number() OVER (PARTITION BY tool, took_ms IS NULL ORDER BY took_ms) AS place,
+        count(took_ms) OVER (PARTITION BY tool) AS timed
+    FROM calls
+) ranked
 GROUP BY tool
-ORDER BY mean_ms DESC;
+ORDER BY p95_ms DESC, tool;
+
+CREATE VIEW v_models AS
+-- Per model, slowest first: how many turns it brought, its tokens (of the input, `cached_tokens` were computed
+-- before), what they cost, and the time from a request to its end signal.
+SELECT
+    model,
+    count(*) AS steps,
+    coalesce(sum(input_tokens), 0) AS input_tokens,
+    coalesce(sum(cached_tokens), 0) AS cached_tokens,
+    coalesce(sum(output_tokens), 0) AS output_tokens,
+    sum(cost) AS cost,
+    min(CASE WHEN place * 100 >= timed * 50 THEN latency_ms END) AS p50_ms,
+    min(CASE WHEN place * 100 >= timed * 95 THEN latency_ms END) AS p95_ms
+FROM (
+    SELECT
+        model,
+        input_tokens,
+        cached_tokens,
+        output_tokens,
+        cost,
+        latency_ms,
+        row_number() OVER (PARTITION BY model ORDER BY latency_ms) AS place,
+        count(*) OVER (PARTITION BY model) AS timed
+    FROM steps
+) ranked
+GROUP BY model
+ORDER BY p95_ms DESC, model;
 
 CREATE VIEW v_stop_reasons AS
 -- Why runs ended, and how many wait.

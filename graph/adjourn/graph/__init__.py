@@ -11,15 +11,17 @@ if TYPE_CHECKING:
     from adjourn.graph.react import build_react
     from adjourn.graph.run import Run
     from adjourn.graph.runner import Runner
+    from adjourn.graph.serial import build_serial
     from adjourn.nodes.guards import Limits
 
-__all__ = ["Limits", "Run", "Runner", "build_react"]
+__all__ = ["Limits", "Run", "Runner", "build_react", "build_serial"]
 
 _HOMES = {
     "Limits": "adjourn.nodes.guards",
     "Run": "adjourn.graph.run",
     "Runner": "adjourn.graph.runner",
     "build_react": "adjourn.graph.react",
+    "build_serial": "adjourn.graph.serial",
 }
 
 

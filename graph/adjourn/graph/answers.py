@@ -1,29 +1,34 @@
 """Answers of people: checked, then stored; the last one of a set makes the run go on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import journal, leases
-from adjourn.checkpoints.errors import AlreadyAnswered, InterruptNotFound, NotResumable, RunBusy
+from adjourn.checkpoints import journal, leases, settling
+from adjourn.checkpoints.errors import AlreadyAnswered, Expired, InterruptNotFound, NotResumable, RunBusy
 from adjourn.checkpoints.events import Event, InterruptAnswered
 from adjourn.checkpoints.lifecycle import InterruptState, InterruptType, RunEvent, RunStatus
 from adjourn.checkpoints.records import Interrupt, RunRow
 from adjourn.nodes.calls import Question
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.questions import check_answer, check_custom
+from adjourn.nodes.sealing import Keyring, hidden
 from adjourn.nodes.tool import Tool
 
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """What answers are checked with: the tools, the mask, and the real arguments of the calls by their ids."""
+    """What answers are checked with: the tools, the mask, and the real arguments of the calls by their ids.
+
+    `keyring` seals what people give for secret parameters.
+    """
 
     tools: Mapping[str, Tool]
     masker: Masker
     arguments: Mapping[str, Mapping[str, Any]]
+    keyring: Keyring
 
     def check(self, question: Interrupt, answer: Any) -> None:
         """Check one answer against its question and its tool. Changes nothing; raises `InvalidAnswer`."""
@@ -36,6 +41,17 @@ class Checks:
             raise NotResumable(question.run_id, RunStatus.INTERRUPTED.value, what)
         real = self.arguments.get(question.call_id, question.arguments)
         check_answer(to_question(question), real, answer, tool, self.masker)
+
+    def stored(self, question: Interrupt, answer: Any) -> Any:
+        """A checked answer as it is stored: secrets sealed (C-73)."""
+        tool = self.tools.get(question.tool)
+        if tool is None or question.type != InterruptType.PARAMS_REQUIRED:
+            return answer
+        return self.keyring.sealed(answer, tool.secret)
+
+    def shown(self, stored: Any) -> Any:
+        """A stored answer as events tell it."""
+        return self.masker.data(hidden(stored) if isinstance(stored, dict) else stored)
 
 
 def accept(
@@ -52,21 +68,34 @@ def accept(
 
     Gives the events of the answers. The run is then `running` and the caller's, or still `interrupted`.
 
-    Raises `InvalidAnswer`, `AlreadyAnswered`, `InterruptNotFound`, `RunBusy`, `NotResumable`.
+    A yes that is one of several that are needed is kept, and its question stays open.
+
+    Raises `InvalidAnswer`, `AlreadyAnswered`, `Expired`, `InterruptNotFound`, `RunBusy`, `NotResumable`.
     """
     run = journal.lock_run(connection, run_id)
     asked = {one.id: one for one in journal.read_interrupts(connection, run_id)}
     given = [_asked(run, asked, one) for one in answers]
     for question in given:
         checks.check(question, answers[question.id])
-    for question in given:
-        journal.answer_interrupt(connection, question, answers[question.id], by=by)
-    told = [_answered(run, one, checks.masker.data(answers[one.id]), by) for one in given]
+    stored = {one.id: checks.stored(one, answers[one.id]) for one in given}
+    states = {one.id: _take(connection, one, stored[one.id], by=by) for one in given}
+    told = [_answered(run, one, checks.shown(stored[one.id]), by, states[one.id]) for one in given]
     events = journal.append_events(connection, run_id, told)
-    left = [one for one in asked.values() if one.state == InterruptState.OPEN and one.id not in answers]
-    if not left:
+    if InterruptState.OPEN not in [states.get(one.id, one.state) for one in asked.values()]:
         leases.claim(connection, run_id, RunEvent.GO_ON, owner=owner, lease_s=lease_s)
     return events
+
+
+def _take(connection: Connection, question: Interrupt, answer: Any, *, by: str | None) -> InterruptState:
+    """Store one answer; gives where its question stands then."""
+    needed = question.approvals["needed"] if question.approvals else 1
+    if needed > 1 and answer.get("action") == "approve":
+        approvals = settling.approve_interrupt(connection, question, by=by or "")
+        if len(approvals["given"]) < needed:
+            return InterruptState.OPEN
+        question = replace(question, approvals=approvals)
+    settling.answer_interrupt(connection, question, answer, by=by)
+    return InterruptState.ANSWERED
 
 
 def _asked(run: RunRow, asked: Mapping[str, Interrupt], interrupt_id: str) -> Interrupt:
@@ -75,6 +104,8 @@ def _asked(run: RunRow, asked: Mapping[str, Interrupt], interrupt_id: str) -> In
     if question is None:
         known = tuple(one.id for one in asked.values() if one.state == InterruptState.OPEN)
         raise InterruptNotFound(run.id, interrupt_id, known)
+    if question.state == InterruptState.EXPIRED:
+        raise Expired(question.id, run.id, question.closed_at)
     if question.state != InterruptState.OPEN:
         raise AlreadyAnswered(question.id, question.state, question.answered_by, question.closed_at)
     if run.status == RunStatus.RUNNING:  # its questions are stored a moment before it waits
@@ -96,14 +127,16 @@ def to_question(row: Interrupt) -> Question:
     }
 
 
-def _answered(run: RunRow, question: Interrupt, answer: Any, by: str | None) -> InterruptAnswered:
+def _answered(
+    run: RunRow, question: Interrupt, answer: Any, by: str | None, state: InterruptState
+) -> InterruptAnswered:
     return InterruptAnswered(
         run_id=run.id,
         path=run.path,
         step=question.step,
         interrupt_id=question.id,
         call_id=question.call_id,
-        state=InterruptState.ANSWERED.value,
+        state=state.value,
         answer=answer,
         by=by,
     )

@@ -6,11 +6,14 @@ checkpoint together, never by LangGraph's `next` (F-33). While it works, the lea
 
 import asyncio
 import logging
-import time
+import traceback
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.errors import GraphDrained, is_invalid_resume
+from langgraph.runtime import RunControl
 from langgraph.types import Command
 from langgraph.types import Interrupt as Pending
 
@@ -18,22 +21,25 @@ from adjourn.checkpoints import journal, leases
 from adjourn.checkpoints.database import Database, now
 from adjourn.checkpoints.errors import AdjournError, LeaseLost
 from adjourn.checkpoints.events import LoopInterrupt, RunFailed, RunFinished
+from adjourn.checkpoints.hooks import FENCE, OUTBOX
 from adjourn.checkpoints.lifecycle import (
     RUN_MOVES,
     InterruptState,
-    InterruptType,
     RunEvent,
     RunStatus,
     StopReason,
 )
-from adjourn.checkpoints.records import Interrupt, RunRow
-from adjourn.checkpoints.saver import FENCE, OUTBOX, SQLAlchemySaver
+from adjourn.checkpoints.records import RunRow
+from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.graph import starts
+from adjourn.graph.pending import answers_to, asked_again, custom, is_ours
 from adjourn.graph.react import Graph
 from adjourn.graph.run_log import Before, Listener, RunLog
+from adjourn.graph.tracing import traced
+from adjourn.nodes.clock import Clock
 from adjourn.nodes.masking import Masker
-from adjourn.nodes.observations import plain
 from adjourn.nodes.run_context import RUN_KEY, Cancel, RunContext
+from adjourn.nodes.sealing import Keyring
 
 log = logging.getLogger("adjourn.run")
 
@@ -51,28 +57,40 @@ class Drive:
         run: RunRow,
         *,
         cancel: Cancel,
+        control: RunControl,
         listener: Listener,
         lease_s: float,
         masker: Masker,
+        keyring: Keyring,
     ) -> None:
         self._database = database
         self._graph = graph
         self._run = run
         self._cancel = cancel
+        self._control = control
         self._listener = listener
         self._lease_s = lease_s
         self._masker = masker
-        self._began = time.monotonic()
+        self._keyring = keyring
+        self._clock = Clock(run.active_ms)
 
     async def to_its_end(self) -> None:
         """Drive until the run waits, ends or fails; how it ended is stored when this returns.
 
         Raises `LeaseLost` when another owner took the run over: then nothing more was written.
         """
+        async with traced(self._database, self._run):
+            await self._driven()
+
+    async def _driven(self) -> None:
         renewing = asyncio.create_task(self._renew())
         try:
             await self._pass()
         except asyncio.CancelledError:
+            if (
+                self._control.drain_requested
+            ):  # the process goes before the step has ended; its lease runs out
+                raise
             # Not by our own signal: the event loop is being taken down, and with it every task of the graph
             # (`asyncio.run` does so after Ctrl-C). One more pass, with the signal set, settles what is open.
             self._cancel.set()
@@ -85,17 +103,20 @@ class Drive:
     async def _pass(self) -> None:
         """Let the graph go on once, and write down how it ended."""
         run = self._run
-        written = RunLog(self._database, run, Before(), self._listener, self._masker)
+        written = RunLog(self._database, run, Before(), self._listener, self._masker, self._keyring)
         try:
             written.learn(await self._database.aread(lambda connection: Before.read(connection, run)))
             await self._conclude(written, await self._invoke(written))
         except LeaseLost:
             raise
+        except GraphDrained:
+            await written.hand_back(active_ms=self._active_ms())
         except Exception as error:
-            await self._fail(written, error)
+            if not (is_invalid_resume(error) and await self._ask_again(written, error)):
+                await self._fail(written, error)
 
     def _active_ms(self) -> int:
-        return self._run.active_ms + round((time.monotonic() - self._began) * 1000)
+        return self._clock.worked_ms()
 
     async def _renew(self) -> None:
         """Extend the lease until cancelled, or until it is lost: then the next write of this owner is refused."""
@@ -124,6 +145,9 @@ class Drive:
             path=run.path,
             started_by=run.started_by,
             cancel=self._cancel,
+            keyring=self._keyring,
+            clock=self._clock,
+            began_at=datetime.fromisoformat(run.created_at).timestamp(),
         )
         config: RunnableConfig = {
             "configurable": {"thread_id": run.thread_id, RUN_KEY: context, FENCE: written, OUTBOX: written},
@@ -131,7 +155,9 @@ class Drive:
         }
         saver = cast(SQLAlchemySaver, self._graph.checkpointer)
         try:
-            state: dict[str, Any] = await self._graph.ainvoke(await self._input(), config, durability="sync")
+            state: dict[str, Any] = await self._graph.ainvoke(
+                await self._input(), config, durability="sync", control=self._control
+            )
         finally:
             await saver.astore_held(config, written.left_over())
         return state
@@ -147,11 +173,10 @@ class Drive:
         if not snapshot.interrupts:
             return None
         rows = await self._database.aread(lambda connection: journal.read_interrupts(connection, run.id))
-        answered = {one.id: one for one in rows if one.state == InterruptState.ANSWERED}
-        given = {one.id: _answers_to(one, answered) for one in snapshot.interrupts}
-        if None in given.values():
-            return None  # it asks again, and the run waits again
-        return Command(resume=given)
+        given = answers_to(snapshot.interrupts, rows)
+        return (
+            None if given is None else Command(resume=given)
+        )  # None: it asks again, and the run waits again
 
     # -- how it ended
 
@@ -175,8 +200,8 @@ class Drive:
     async def _suspend(self, written: RunLog, pending: Sequence[Pending], step: int) -> None:
         """The run waits. Our questions were stored before LangGraph stopped; those of others are stored here."""
         run = self._run
-        ours = next((one.id for one in pending if _is_ours(one)), None)
-        others = [_custom(run, one, step, place) for place, one in enumerate(pending) if not _is_ours(one)]
+        ours = next((one.id for one in pending if is_ours(one)), None)
+        others = [custom(run, one, step, place) for place, one in enumerate(pending) if not is_ours(one)]
         stored = await self._database.aread(
             lambda connection: journal.read_interrupts(connection, run.id, state=InterruptState.OPEN)
         )
@@ -186,10 +211,26 @@ class Drive:
             RunEvent.ASK, [told], active_ms=self._active_ms(), langgraph_id=ours, questions=others
         )
 
+    async def _ask_again(self, written: RunLog, error: Exception) -> bool:
+        """A node did not take its answer, for reasons that its schema cannot say: it is asked again (C-45)."""
+        run = self._run
+        snapshot = await self._graph.aget_state({"configurable": {"thread_id": run.thread_id}})
+        rows = await self._database.aread(lambda connection: journal.read_interrupts(connection, run.id))
+        again = asked_again(snapshot.interrupts, rows, error)
+        if not again:
+            return False
+        told = LoopInterrupt(
+            run_id=run.id, path=run.path, step=again[0].step, interrupts=tuple(one.to_dict() for one in again)
+        )
+        await written.leave(RunEvent.ASK, [told], active_ms=self._active_ms(), questions=again)
+        return True
+
     async def _fail(self, written: RunLog, error: Exception) -> None:
         run, kind = self._run, type(error).__name__
-        log.error("run %s failed", run.id, exc_info=error)
-        message = str(error) if isinstance(error, AdjournError) else f"{kind}: {error}"
+        stack = self._masker.text("".join(traceback.format_exception(error)))
+        ids = {"run_id": run.id, "path": run.path, "step": written.step}
+        log.error("run %s failed\n%s", run.id, stack, extra=ids)
+        message = self._masker.text(str(error) if isinstance(error, AdjournError) else f"{kind}: {error}")
         told = RunFailed(
             run_id=run.id,
             path=run.path,
@@ -207,45 +248,3 @@ def _stay_alive() -> None:
     task = asyncio.current_task()
     while task is not None and task.cancelling():
         task.uncancel()
-
-
-def _is_ours(pending: Pending) -> bool:
-    """Whether a LangGraph interrupt is the one that carries all our questions."""
-    return isinstance(pending.value, dict) and "questions" in pending.value
-
-
-def _custom_id(pending: Pending) -> str:
-    return f"int_{pending.id[:12]}"
-
-
-def _answers_to(pending: Pending, answered: dict[str, Interrupt]) -> Any:
-    """What LangGraph's interrupt is resumed with; None while an answer is missing."""
-    if not _is_ours(pending):
-        row = answered.get(_custom_id(pending))
-        return None if row is None else row.answer
-    ids = [question["id"] for question in pending.value["questions"]]
-    if not answered.keys() >= set(ids):
-        return None
-    return {one: {"answer": answered[one].answer, "by": answered[one].answered_by} for one in ids}
-
-
-def _custom(run: RunRow, pending: Pending, step: int, place: int) -> Interrupt:
-    """A question that somebody's own node asked with LangGraph's `interrupt()` (C-37)."""
-    value = plain(pending.value)
-    return Interrupt(
-        id=_custom_id(pending),
-        run_id=run.id,
-        step=step,
-        call_id="",
-        path=run.path,
-        position=place,
-        type=InterruptType.CUSTOM.value,
-        tool="",
-        arguments={},
-        reason=value if isinstance(value, str) else "",
-        payload={"value": value},
-        response_schema=pending.response_schema if isinstance(pending.response_schema, dict) else {},
-        state=InterruptState.OPEN.value,
-        langgraph_id=pending.id,
-        created_at=now(),
-    )

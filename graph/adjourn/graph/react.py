@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 from langchain_core.language_models import BaseChatModel
 from langgraph.graph import END, StateGraph
@@ -11,15 +11,19 @@ from langgraph.graph import START as ENTRY
 from langgraph.graph.state import CompiledStateGraph
 
 from adjourn.checkpoints.errors import UsageError
-from adjourn.graph.routes import ROUTES, START, Node, mermaid, next_node
+from adjourn.graph.may_answer import MayAnswer
+from adjourn.graph.routes import ROUTES, START, Node, Routes, mermaid, next_node
 from adjourn.nodes.ask import AskNode
+from adjourn.nodes.evidence import Evidence
 from adjourn.nodes.finish import FinishNode
+from adjourn.nodes.flow import FlowNode
 from adjourn.nodes.foreign import as_tool
 from adjourn.nodes.guards import Limits
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.model import ModelNode
 from adjourn.nodes.models import chat_model
 from adjourn.nodes.permission import Mode, Permission, Rule
+from adjourn.nodes.spending import Prices
 from adjourn.nodes.state import RunState
 from adjourn.nodes.tool import Tool
 from adjourn.nodes.tools import ToolsNode
@@ -31,18 +35,28 @@ def build_react(
     model: BaseChatModel | str,
     tools: Iterable[Any] = (),
     *,
+    fallbacks: Sequence[BaseChatModel | str] = (),
     limits: Limits | None = None,
+    evidence: Evidence | None = None,
+    prices: Prices | None = None,
     system_prompt: str | None = None,
     max_history_tokens: int | None = None,
     masker: Masker | None = None,
     permission: Rule | None = None,
     mode: Mode | str = Mode.DEFAULT,
+    may_answer: MayAnswer | None = None,
+    provider_tools: Iterable[Mapping[str, Any]] = (),
     name: str = "react",
 ) -> Graph:
     """A compiled LangGraph graph: model, tools, ask and finish, joined as `routes.py` says.
 
     - `model`: any LangChain chat model, or a string such as `"openai:gpt-5"`.
     - `tools`: what `@tool` made, LangChain tools, and plain functions (which count as writes).
+    - `fallbacks`: models that are asked in their order when `model` cannot be reached (C-58).
+    - `limits`: how far a run may go; None: the defaults of `Limits`.
+    - `evidence`: tools that must have brought something before an answer counts (C-56); None: any answer does.
+    - `prices`: what the models' tokens cost, `{"gpt-5": Price(input=1.25, output=10, cached=0.125)}` per million, by
+      the name that the provider answers with or the one it is asked for by. None: tokens are counted, cost is 0.
     - `max_history_tokens`: what of a long history is sent at most (C-76); None: all of it. Tool schemas are not
       counted: leave room for them and for the answer.
     - `masker`: what is hidden in results, arguments and errors from the model, events and tables (C-73); None: the
@@ -50,41 +64,50 @@ def build_react(
     - `permission`: a rule that says `allow`, `ask` or `deny` to each call just before it runs (C-27).
     - `mode`: `default`, `read_only` (writes are denied), or `preapproved_only` (what a person would have to agree
       to is denied).
+    - `may_answer`: told a question and a name, says whether this person may answer it (C-51); None: everybody may,
+      but for the `approvers` that a tool names.
+    - `provider_tools`: tools that the provider runs itself, as its API describes them, such as
+      `{"type": "web_search_20250305", "name": "web_search"}` of Anthropic; models of other providers are not told.
     - `name`: stored with each run; a run is resumed only by a graph of the same name.
 
-    Give it to `Runner`, which brings the store. Raises `UsageError` for two tools of one name.
+    Give it to `Runner`, which brings the store. Raises `UsageError` for two tools of one name, evidence of a tool that
+    is not there, and a `max_cost` without the prices of all models.
     """
-    known = _distinct(as_tool(one) for one in tools)
+    known = distinct(as_tool(one) for one in tools)
     bounds, hides = limits or Limits(), masker or Masker()
     nodes: Mapping[Node, Any] = {
         "model": ModelNode(
             chat_model(model),
             known,
+            fallbacks=[chat_model(one) for one in fallbacks],
+            evidence=evidence,
+            prices=prices,
             system_prompt=system_prompt,
             max_history_tokens=max_history_tokens,
             limits=bounds,
             masker=hides,
+            provider_tools=provider_tools,
         ),
         "tools": ToolsNode(known, limits=bounds, permission=Permission(permission, Mode(mode)), masker=hides),
-        "ask": AskNode(masker=hides),
+        "ask": AskNode(masker=hides, may_answer=may_answer),
         "finish": FinishNode(),
     }
     return join(nodes, name=name)
 
 
-def join(nodes: Mapping[Node, Any], *, name: str) -> Graph:
-    """The graph of these nodes, with its edges from the table of routes."""
+def join(nodes: Mapping[Node, Any], *, name: str, table: Routes = ROUTES, start: Node = START) -> Graph:
+    """The graph of these nodes, with its edges from a table of routes."""
     builder = StateGraph(RunState)
-    for node in ROUTES:
+    for node in table:
         builder.add_node(node, nodes[node])
-    builder.add_edge(ENTRY, START)
-    for node, routes in ROUTES.items():
+    builder.add_edge(ENTRY, start)
+    for node, routes in table.items():
         if not routes:
             builder.add_edge(node, END)
         elif len(routes) == 1:
             builder.add_edge(node, *routes.values())
         else:
-            builder.add_conditional_edges(node, _router(node), list(dict.fromkeys(routes.values())))
+            builder.add_conditional_edges(node, _router(node, table), list(dict.fromkeys(routes.values())))
     graph = cast(Graph, builder.compile(name=name))
     graph.__class__ = Shown
     return graph
@@ -94,18 +117,22 @@ class Shown(CompiledStateGraph[Any, Any, Any, Any]):
     """A compiled graph that shows its machine in a notebook. LangGraph's own picture is drawn by a web service."""
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        return {"text/markdown": f"```mermaid\n{mermaid()}\n```", "text/plain": f"<graph {self.get_name()}>"}
+        return {
+            "text/markdown": f"```mermaid\n{drawing_of(self)}\n```",
+            "text/plain": f"<graph {self.get_name()}>",
+        }
 
 
-def _router(node: Node) -> Callable[[RunState], Coroutine[Any, Any, str]]:
+def _router(node: Node, table: Routes) -> Callable[[RunState], Coroutine[Any, Any, str]]:
     # a coroutine function: LangGraph runs a plain one on a thread, which costs more than the whole look-up
     async def route(state: RunState) -> str:
-        return next_node(node, state["outcome"])
+        return next_node(node, state["outcome"], table)
 
     return route
 
 
-def _distinct(tools: Iterable[Tool]) -> list[Tool]:
+def distinct(tools: Iterable[Tool]) -> list[Tool]:
+    """The tools; raises `UsageError` for two of one name."""
     known: dict[str, Tool] = {}
     for one in tools:
         if one.name in known:
@@ -116,19 +143,33 @@ def _distinct(tools: Iterable[Tool]) -> list[Tool]:
 
 def tools_of(graph: Graph) -> Mapping[str, Tool]:
     """The tools of each `ToolsNode` in a graph, also one that somebody joined by hand."""
-    return {name: one for node in _tools_nodes(graph) for name, one in node.tools.items()}
+    return {name: one for node in _nodes(graph, ToolsNode) for name, one in node.tools.items()}
+
+
+def drawing_of(graph: Graph) -> str:
+    """What a graph does, as a mermaid diagram: its flow, else the machine of the free loop."""
+    flow = next(_nodes(graph, FlowNode), None)
+    return mermaid() if flow is None else flow.table.mermaid()
 
 
 def masker_of(graph: Graph) -> Masker:
     """What the graph's `ToolsNode` masks by; the default rules where there is none."""
-    return next((node.masker for node in _tools_nodes(graph)), Masker())
+    return next((node.masker for node in _nodes(graph, ToolsNode)), Masker())
 
 
-def _tools_nodes(graph: Graph) -> Iterator[ToolsNode]:
+def may_answer_of(graph: Graph) -> MayAnswer | None:
+    """The rule of who may answer that the graph's `AskNode` carries; None: everybody."""
+    return next((node.may_answer for node in _nodes(graph, AskNode)), None)
+
+
+N = TypeVar("N", ToolsNode, AskNode, FlowNode)
+
+
+def _nodes(graph: Graph, kind: type[N]) -> Iterator[N]:
     for spec in graph.builder.nodes.values():
         for bound in (getattr(spec.runnable, "afunc", None), getattr(spec.runnable, "func", None)):
             node = getattr(bound, "__self__", bound)
-            if isinstance(node, ToolsNode):
+            if isinstance(node, kind):
                 yield node
 
 

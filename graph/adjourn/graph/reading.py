@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import journal
+from adjourn.checkpoints import flow_rows, journal
 from adjourn.checkpoints.errors import RunNotFound, UsageError
 from adjourn.checkpoints.records import Interrupt
 from adjourn.graph.run import Run
@@ -18,6 +18,8 @@ def read_run(connection: Connection, run_id: str) -> Run:
         journal.read_steps(connection, run_id),
         journal.read_calls(connection, run_id),
         questions,
+        journal.read_audit(connection, run_id),
+        flow_rows.read(connection, run_id),
     )
 
 

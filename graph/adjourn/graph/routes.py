@@ -6,12 +6,13 @@ The graph is built from it and the README's diagram is drawn from it; a test fai
 from collections.abc import Mapping
 from typing import Literal
 
-Node = Literal["model", "tools", "ask", "finish"]
+Node = Literal["flow", "model", "tools", "ask", "finish"]
+Routes = Mapping[Node, Mapping[str, Node]]
 
 START: Node = "model"
 
 # Nodes are few on purpose: each superstep costs a checkpoint.
-ROUTES: Mapping[Node, Mapping[str, Node]] = {
+ROUTES: Routes = {
     "model": {
         "tools": "tools",  # the turn holds calls
         "model": "model",  # the turn may not stand in the history; asked again
@@ -41,16 +42,27 @@ WHY: Mapping[tuple[Node, str], str] = {
 }
 
 
-def next_node(node: Node, outcome: str) -> Node:
+# A flow: whatever a step has done, the flow node says what comes next.
+SERIAL_START: Node = "flow"
+SERIAL: Routes = {
+    "flow": {"model": "model", "tools": "tools", "finish": "finish"},
+    "model": {"tools": "tools", "model": "model", "finish": "flow"},
+    "tools": {"tools": "tools", "ask": "ask", "model": "flow", "finish": "finish"},
+    "ask": {"tools": "tools"},
+    "finish": {},
+}
+
+
+def next_node(node: Node, outcome: str, table: Routes = ROUTES) -> Node:
     """Where `outcome` leads from `node`.
 
     Raises `KeyError` for a pair that is not in the table: a node returned a word that it may not.
     """
-    return ROUTES[node][outcome]
+    return table[node][outcome]
 
 
 def mermaid() -> str:
-    """The machine as a mermaid diagram."""
+    """The machine of the free loop as a mermaid diagram."""
     lines = ["stateDiagram-v2", f"    [*] --> {START}"]
     for node, routes in ROUTES.items():
         lines += [f"    {node} --> {target}: {WHY[node, outcome]}" for outcome, target in routes.items()]

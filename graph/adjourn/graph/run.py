@@ -1,25 +1,51 @@
 """`Run`: a run as people see it, in a script, on a terminal, in a notebook."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from html import escape
+from dataclasses import dataclass, field
 from typing import Any
 
+from adjourn.checkpoints.errors import UsageError
+from adjourn.checkpoints.flow_rows import FlowStepRow
 from adjourn.checkpoints.lifecycle import InterruptState, RunStatus
-from adjourn.checkpoints.records import CallRow, Interrupt, RunRow, StepRow
+from adjourn.checkpoints.records import AuditRow, CallRow, Interrupt, RunRow, StepRow
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Run:
     """One run, as it stood when it was read: it does not change by itself; `Runner.get` reads it again.
 
-    `interrupts` holds the open questions, `questions` all that were ever asked.
+    `interrupts` holds the open questions, `questions` all that were ever asked, `audit` who did what to it,
+    `flow` the steps of its flow, where it has one.
     """
 
     row: RunRow
     steps: Sequence[StepRow] = ()
     calls: Sequence[CallRow] = ()
     questions: Sequence[Interrupt] = ()
+    audit: Sequence[AuditRow] = ()
+    flow: Sequence[FlowStepRow] = ()
+    runner: Any = field(
+        default=None, compare=False
+    )  # that read it; what a form in a notebook answers through
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Run, (self.row, self.steps, self.calls, self.questions, self.audit, self.flow)
+
+    def form(self, *, by: str | None = None) -> Any:
+        """The open questions as a form in a notebook, for `by` to answer. Without ipywidgets it prints how to answer.
+
+        Shown as the result of a cell, a waiting run is this form already. Raises `UsageError` for a run that was
+        read without a runner, or asks nothing.
+        """
+        from adjourn.graph.notebook import form_of, how_to_answer
+
+        if self.runner is None or not self.interrupts:
+            raise UsageError(f"run {self.id} asks nothing that could be answered here")
+        form = form_of(self, by=by)
+        if form is None:
+            print(how_to_answer(self))
+        return form
 
     @property
     def id(self) -> str:
@@ -71,6 +97,8 @@ class Run:
             "status": row.status,
             "stop_reason": row.stop_reason,
             "started_by": row.started_by,
+            "forked_from": row.forked_from,
+            "forked_at": row.forked_at,
             "input": row.input,
             "answer": row.answer,
             "error": row.error,
@@ -82,6 +110,7 @@ class Run:
             "ended_at": row.ended_at,
             "interrupts": [one.to_dict() for one in self.interrupts],
             "calls": [call_to_dict(one) for one in self.calls],
+            "flow": [{"step": one.step, "status": one.status, "reason": one.reason} for one in self.flow],
         }
 
     def __str__(self) -> str:
@@ -91,8 +120,19 @@ class Run:
     def __repr__(self) -> str:
         return f"<Run {self}>"
 
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        from adjourn.graph.notebook import form_in_cell
+
+        form = form_in_cell(self)
+        if form is not None:
+            shown: dict[str, Any] = form._repr_mimebundle_()
+            return shown
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
     def _repr_html_(self) -> str:
-        return run_html(self)
+        from adjourn.graph.card import run_card  # it draws, which most programs never ask for
+
+        return run_card(self)
 
 
 def call_to_dict(call: CallRow) -> dict[str, Any]:
@@ -109,48 +149,16 @@ def call_to_dict(call: CallRow) -> dict[str, Any]:
     }
 
 
-_COLOURS = {"finished": "#1a7f37", "interrupted": "#9a6700", "failed": "#cf222e", "cancelled": "#57606a"}
-
-
-def run_html(run: Run) -> str:
-    """The run as a piece of HTML for a notebook: status, steps and calls, open questions, answer."""
-    colour = _COLOURS.get(run.status, "#0969da")
-    parts = [
-        f'<div style="font-family:sans-serif"><b style="color:{colour}">{escape(run.status)}</b> '
-        f"<code>{escape(run.id)}</code> {escape(run.shown_reason)}, {run.row.steps} steps",
-        _calls_html(run.calls),
-    ]
-    parts += [_question_html(one) for one in run.interrupts]
-    if run.answer:
-        parts.append(f'<div style="white-space:pre-wrap;margin-top:.5em">{escape(run.answer)}</div>')
-    if run.error:
-        parts.append(f'<div style="color:#cf222e">{escape(str(run.error.get("message")))}</div>')
-    return "".join([*parts, "</div>"])
-
-
-def _calls_html(calls: Sequence[CallRow]) -> str:
-    if not calls:
-        return ""
-    cells = [
-        "".join(
-            f'<td style="text-align:left">{escape(str(value))}</td>'
-            for value in (
-                one.step,
-                one.tool,
-                one.arguments if one.arguments is not None else one.raw,
-                one.outcome,
-            )
-        )
-        for one in calls
-    ]
-    head = "".join(
-        f'<th style="text-align:left">{name}</th>' for name in ("step", "tool", "arguments", "outcome")
-    )
-    return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
-
-
-def _question_html(question: Interrupt) -> str:
-    return (
-        f'<div style="border-left:3px solid #9a6700;padding-left:.5em"><b>{escape(question.type)}</b> '
-        f"<code>{escape(question.id)}</code> {escape(question.reason)}</div>"
-    )
+def observation(call: CallRow) -> Any:
+    """What a call brought, as people may see it: data of a success, message of a failure; None: nothing yet."""
+    if call.shown is not None:
+        return call.shown
+    if call.result is None:
+        return None
+    try:
+        told = json.loads(call.result)
+    except ValueError:
+        return call.result
+    if not isinstance(told, dict) or "ok" not in told:
+        return told
+    return told.get("data") if told["ok"] else told.get("message")

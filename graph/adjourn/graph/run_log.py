@@ -6,24 +6,28 @@ Both check the fence first. Events are handed to the listener after their commit
 """
 
 import asyncio
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import journal, leases
-from adjourn.checkpoints.database import Database, now
+from adjourn.checkpoints import flow_rows, journal, leases
+from adjourn.checkpoints.database import Database, format_time, later, now
 from adjourn.checkpoints.events import Event, TextDiscarded, ToolResult
+from adjourn.checkpoints.flow_rows import FlowStepRow
+from adjourn.checkpoints.hooks import Held
 from adjourn.checkpoints.lifecycle import CallState, ErrorCode, InterruptState, RunEvent, StopReason
 from adjourn.checkpoints.records import CallRow, Interrupt, RunRow, StepRow, shortened, to_text
-from adjourn.checkpoints.saver import Held
 from adjourn.nodes.calls import Call, Question, is_final
+from adjourn.nodes.flow_state import StepMove
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.outcome import Outcome
 from adjourn.nodes.run_context import StepFacts, StoredCall
+from adjourn.nodes.sealing import Keyring, hidden
+from adjourn.nodes.spending import Spent
 
 Listener = Callable[[Event], None]
 Write = Callable[[Connection], None]
@@ -54,10 +58,17 @@ class RunLog:
     """Implements the nodes' `Ledger`, and the saver's fence and outbox, for one owner of one run."""
 
     def __init__(
-        self, database: Database, run: RunRow, before: Before, listener: Listener, masker: Masker
+        self,
+        database: Database,
+        run: RunRow,
+        before: Before,
+        listener: Listener,
+        masker: Masker,
+        keyring: Keyring | None = None,
     ) -> None:
         self.run = run
         self._masker = masker
+        self._keyring = keyring or Keyring()
         self.fence = run.fence
         self._database = database
         self._listener = listener
@@ -69,6 +80,7 @@ class RunLog:
         self._taken = 0  # how many of them are in the transaction that is under way
         self._stored: list[Event] = []  # written with that checkpoint, not committed yet
         self._early: dict[int, Event] = {}  # committed, waiting for a lower number that is on its way
+        self._entered: dict[tuple[int, str], tuple[datetime, int]] = {}  # reads: since when, which attempt
         self._next = 1
         self.learn(before)
 
@@ -126,7 +138,10 @@ class RunLog:
         return None if row is None else StoredCall(row.outcome, row.result, row.error_code, row.attempts)
 
     def is_doubtful(self, call: Call) -> bool:
-        return digest(call) in self._doubtful
+        if not self._doubtful.isdisjoint(self._digests(call)):
+            return True
+        # one that was made with a key that is lost says nothing of any call: then each write is asked about
+        return not all(self._keyring.knows(one) for one in self._doubtful)
 
     def plan_step(self, facts: StepFacts, calls: Sequence[Call], events: Sequence[Event]) -> None:
         at = now()
@@ -140,19 +155,41 @@ class RunLog:
             latency_ms=facts.latency_ms,
             input_tokens=facts.input_tokens,
             output_tokens=facts.output_tokens,
+            cached_tokens=facts.cached_tokens,
+            reasoning_tokens=facts.reasoning_tokens,
+            cost=facts.cost,
             calls=len(calls),
             started_at=facts.started_at,
             ended_at=facts.ended_at,
         )
-        rows = [self._call_row(facts.step, call, at) for call in calls]
-        self._rows.append(lambda connection: journal.insert_step(connection, step_row))
+        rows = [self.call_row(facts.step, call, at) for call in calls]
+        self._rows.append(lambda connection: journal.insert_step(connection, step_row, counted=facts.counted))
         self._rows.append(lambda connection: journal.insert_calls(connection, rows))
         self._events += events
         self._events += [self._result(facts.step, call, None) for call in calls if is_final(call)]
 
+    def entered(self, step: int, call: Call, *, attempt: int) -> None:
+        first, _ = self._entered.get((step, row_id(call)), (datetime.now(UTC), 0))
+        self._entered[step, row_id(call)] = (first, attempt)
+
     def settle(self, step: int, call: Call, outcome: Outcome) -> None:
+        outcome = self._timed(step, call, outcome)
         self._rows.append(self._closing(step, call, outcome))
         self._events.append(self._result(step, call, outcome))
+
+    def flow(self, moves: Sequence[StepMove]) -> None:
+        at = now()
+        rows = [
+            FlowStepRow(
+                self.run.id,
+                one["position"],
+                one["name"],
+                one["state"].value,
+                None if one["reason"] is None else self._masker.text(one["reason"]),
+            )
+            for one in moves
+        ]
+        self._rows.append(lambda connection: flow_rows.store(connection, rows, at=at))
 
     def ask(self, step: int, questions: Sequence[tuple[Call, Question]]) -> None:
         at = now()
@@ -179,7 +216,7 @@ class RunLog:
             "started_at": now(),
             "effect": call["effect"],
             "arguments": self._shown(call),
-            "digest": digest(call),
+            "digest": self._digest(call),
         }
 
         def work(connection: Connection) -> list[Event]:
@@ -192,6 +229,7 @@ class RunLog:
         await self._store(work, synced=synced)
 
     async def end(self, step: int, call: Call, outcome: Outcome) -> None:
+        outcome = self._timed(step, call, outcome)
         close = self._closing(step, call, outcome)
         event = self._result(step, call, outcome)
 
@@ -208,6 +246,12 @@ class RunLog:
 
     def discarded(self, step: int) -> int:
         return sum(key.startswith(f"{TextDiscarded.word}:{step}:") for key in self._before.told)
+
+    async def spent_below(self) -> Spent:
+        tokens, cost = await self._database.aread(
+            lambda connection: journal.spent_below(connection, self.run.id)
+        )
+        return Spent(tokens, cost)
 
     async def _store(self, work: Callable[[Connection], list[Event]], *, synced: bool = False) -> None:
         """Run a transaction and tell its events. A cancelled caller stops neither."""
@@ -273,6 +317,17 @@ class RunLog:
 
         self._tell(await self._database.awrite(work))
 
+    async def hand_back(self, *, active_ms: int) -> None:
+        """Nobody drives the run now, though it is not at its end: anybody may take it over at once."""
+
+        def work(connection: Connection) -> list[Event]:
+            told = self._append(connection, self._loose())
+            leases.release(connection, self.run.id, self.fence, active_ms=active_ms)
+            journal.write_audit(connection, self.run.id, "handed_back", by=None)
+            return told
+
+        self._tell(await self._database.awrite(work))
+
     def _loose(self) -> list[Event]:
         """Events without rows of their own; those with rows come again when the step runs again."""
         return [] if self._rows else self._events
@@ -292,10 +347,19 @@ class RunLog:
 
     def _shown(self, call: Call) -> dict[str, Any] | None:
         """The arguments as tables hold them: masked (C-73). The real ones are in the run's state alone."""
-        shown: dict[str, Any] | None = self._masker.data(call["arguments"])
+        if call["arguments"] is None:
+            return None
+        shown: dict[str, Any] = self._masker.data(hidden(call["arguments"]))
         return shown
 
-    def _call_row(self, step: int, call: Call, at: str) -> CallRow:
+    def _digest(self, call: Call) -> str:
+        return self._keyring.digest(call["name"], call["arguments"])
+
+    def _digests(self, call: Call) -> list[str]:
+        return self._keyring.digests(call["name"], call["arguments"])
+
+    def call_row(self, step: int, call: Call, at: str) -> CallRow:
+        """The call as the ledger holds it when it is planned at `at`."""
         ended = is_final(call)
         return CallRow(
             run_id=self.run.id,
@@ -306,7 +370,7 @@ class RunLog:
             tool=shortened(call["name"], journal.KEY_LENGTH),
             effect=call["effect"],
             arguments=self._shown(call),
-            digest=digest(call),
+            digest=self._digest(call),
             raw=to_text(self._masker.text(call["raw"])) if "raw" in call else None,
             outcome=CallState.PLANNED.value if call["state"] == CallState.WAITING else call["state"],
             error_code=_code_of(call.get("observation")),
@@ -315,23 +379,35 @@ class RunLog:
             ended_at=at if ended else None,
         )
 
+    def _timed(self, step: int, call: Call, outcome: Outcome) -> Outcome:
+        """The outcome of a read that was cancelled in its tool, with how often and how long it was there."""
+        if outcome.took_ms is not None or (step, row_id(call)) not in self._entered:
+            return outcome
+        first, attempt = self._entered[step, row_id(call)]
+        took = datetime.now(UTC) - first
+        return replace(outcome, attempts=attempt, took_ms=round(took.total_seconds() * 1000))
+
     def _closing(self, step: int, call: Call, outcome: Outcome) -> Write:
         ended_at = now()
         if outcome.state is CallState.UNKNOWN:
-            self._doubtful.add(digest(call))
+            self._doubtful.add(self._digest(call))
         elif outcome.state is CallState.OK:
-            self._doubtful.discard(digest(call))
+            self._doubtful.difference_update(self._digests(call))
         values: dict[str, Any] = {
             "error_code": outcome.code.value if outcome.code else None,
             "result": outcome.observation,
             "shown": outcome.shown,
             "error": outcome.error,
             "ended_at": ended_at,
+            "took_ms": outcome.took_ms,
             "effect": call["effect"],
             "arguments": self._shown(call),
+            "digest": self._digest(call),
         }
         if outcome.attempts:
             values["attempts"] = outcome.attempts
+        if (step, row_id(call)) in self._entered:
+            values["started_at"] = format_time(self._entered[step, row_id(call)][0])
 
         def write(connection: Connection) -> None:
             journal.update_call(connection, self.run.id, step, row_id(call), outcome=outcome.state, **values)
@@ -366,7 +442,9 @@ class RunLog:
             payload=self._masker.data(question["payload"]),
             response_schema=question["response_schema"],
             state=InterruptState.OPEN.value,
+            approvals=question.get("approvals"),
             created_at=at,
+            expires_at=later(at, question["expires_in_s"]) if "expires_in_s" in question else None,
         )
 
 
@@ -406,8 +484,3 @@ def _code_of(observation: str | None) -> str | None:
     code = json.loads(observation).get("errorCode") if observation else None
     return ErrorCode(code).value if code else None
 
-
-def digest(call: Call) -> str:
-    """What two calls of one tool with the same arguments share, whatever the order of their keys (C-54)."""
-    same = json.dumps([call["name"], call["arguments"]], sort_keys=True, ensure_ascii=True)
-    return hashlib.sha256(same.encode()).hexdigest()[:32]

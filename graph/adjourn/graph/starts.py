@@ -3,6 +3,7 @@
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
@@ -12,27 +13,26 @@ from sqlalchemy.exc import IntegrityError
 from adjourn.checkpoints import journal
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import RunBusy, RunNotFound, UsageError
-from adjourn.checkpoints.events import Event, InterruptAnswered, RunFinished, RunStarted, StepStarted
+from adjourn.checkpoints.events import Event, RunStarted, StepStarted
 from adjourn.checkpoints.leases import lease_end
-from adjourn.checkpoints.lifecycle import (
-    RUN_MOVES,
-    CallState,
-    ErrorCode,
-    InterruptState,
-    InterruptType,
-    RunEvent,
-    RunStatus,
-    StopReason,
-)
+from adjourn.checkpoints.lifecycle import ErrorCode, RunEvent, RunStatus, StopReason
 from adjourn.checkpoints.records import CallRow, RunRow, shortened
-from adjourn.graph.run_log import tool_result
+from adjourn.graph.closing import close_waiting
 from adjourn.nodes.history import healed
+from adjourn.nodes.masking import Masker
 from adjourn.nodes.observations import error_code, failure, status_of
-from adjourn.nodes.outcome import failed
 from adjourn.nodes.state import FRESH, RunState
 from adjourn.nodes.texts import language_of, say
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # without i, l, o, u: ids are read aloud and typed
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A run whose beginning is stored, with the events of that. It is ours to drive if it is `running`."""
+
+    run: RunRow
+    told: Sequence[Event]
 
 
 def new_id(prefix: str) -> str:
@@ -82,16 +82,23 @@ def new_run(
     )
 
 
-def store(connection: Connection, run: RunRow) -> list[Event]:
+def dated(run: RunRow, lease_s: float) -> RunRow:
+    """A new run that waited in line, with the time and the lease of now."""
+    at = now()
+    return replace(run, created_at=at, updated_at=at, lease_until=lease_end(lease_s))
+
+
+def store(connection: Connection, run: RunRow, masker: Masker | None = None) -> list[Event]:
     """Store a new run with its first events. What waits or has failed on the thread is closed (C-50).
 
+    `masker` hides what a person said of a call that is closed so; None: by the default rules.
     Raises `RunBusy` when the thread has a run that works, `UsageError` when the id is taken.
     """
     before = journal.open_run(connection, run.thread_id)
     if before is not None and before.status == RunStatus.RUNNING:
         raise RunBusy(before.id, before.lease_owner, before.lease_until)
     if before is not None:
-        close_waiting(connection, before.id, RunEvent.DISMISS, by=run.started_by)
+        close_waiting(connection, before.id, RunEvent.DISMISS, by=run.started_by, masker=masker)
     try:
         with connection.begin_nested():  # PostgreSQL answers nothing more in a transaction that met an error
             journal.insert_run(connection, run)
@@ -111,83 +118,6 @@ def store(connection: Connection, run: RunRow) -> list[Event]:
     )
     first = StepStarted(run_id=run.id, path=run.path, step=1)
     return journal.append_events(connection, run.id, [told, first])
-
-
-_CLOSED = {
-    RunEvent.DISMISS: (StopReason.DISMISSED, InterruptState.DISMISSED, ErrorCode.USER_DISMISSED),
-    RunEvent.CANCEL: (StopReason.CANCELLED, InterruptState.CANCELLED, ErrorCode.CANCELLED),
-}
-
-
-def close_waiting(connection: Connection, run_id: str, event: RunEvent, *, by: str | None) -> list[Event]:
-    """End a run that waits or has failed: its questions, its open calls, its status, with their events.
-
-    Finished results stay. A write that may have happened is left `unknown`, never `cancelled`. A run that has
-    ended, or works again, is left as it is.
-    """
-    run = journal.lock_run(connection, run_id)
-    if run.status not in (RunStatus.INTERRUPTED, RunStatus.FAILED):
-        return []
-    reason, closed, code = _CLOSED[event]
-    language = language_of(run.input)
-    facts: list[Event] = []
-    open_questions = journal.read_interrupts(connection, run.id, state=InterruptState.OPEN)
-    in_doubt = {one.call_id for one in open_questions if one.type == InterruptType.OUTCOME_UNKNOWN}
-    for question in open_questions:
-        if journal.close_interrupt(connection, question, closed, by=by):
-            facts.append(
-                InterruptAnswered(
-                    run_id=run.id,
-                    path=run.path,
-                    step=question.step,
-                    interrupt_id=question.id,
-                    call_id=question.call_id,
-                    state=closed.value,
-                    by=by,
-                )
-            )
-    facts += [
-        _close_call(
-            connection, run, call, ErrorCode.OUTCOME_UNKNOWN if call.call_id in in_doubt else code, language
-        )
-        for call in journal.read_calls(connection, run.id)
-        if call.result is None
-    ]
-    status = next(RUN_MOVES[one][event] for one in RUN_MOVES if event in RUN_MOVES[one])
-    facts.append(
-        RunFinished(
-            run_id=run.id, path=run.path, step=run.steps, status=status.value, stop_reason=reason.value
-        )
-    )
-    journal.leave_waiting(connection, run.id, event, reason)
-    journal.write_audit(connection, run.id, reason.value, by=by)
-    return journal.append_events(connection, run.id, facts)
-
-
-def _close_call(connection: Connection, run: RunRow, call: CallRow, code: ErrorCode, language: str) -> Event:
-    if call.outcome == CallState.STARTED:
-        code = ErrorCode.OUTCOME_UNKNOWN
-    elif call.outcome == CallState.PLANNED:
-        code = ErrorCode.RUN_STOPPED
-    outcome = failed(code, language, call.tool)
-    journal.update_call(
-        connection,
-        run.id,
-        call.step,
-        call.call_id,
-        outcome=outcome.state,
-        error_code=code.value,
-        result=outcome.observation,
-        ended_at=now(),
-    )
-    return tool_result(
-        run,
-        step=call.step,
-        call_id=call.call_id,
-        name=call.tool,
-        outcome=outcome.state.value,
-        observation=outcome.observation,
-    )
 
 
 def first_input(connection: Connection, run: RunRow, values: Mapping[str, Any]) -> RunState:

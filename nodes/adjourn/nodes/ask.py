@@ -4,6 +4,7 @@ Nothing with an effect is here, so that LangGraph's re-execution on resume is ha
 checked and stored before LangGraph is resumed with them.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -25,11 +26,13 @@ from adjourn.nodes.tool import RESULT_LIMIT
 class AskNode:
     """Asks, and turns answers into verdicts on the calls that waited. Its outcome is always `tools`.
 
-    LangGraph is resumed with `{question id: {"answer": ..., "by": name or None}}`, complete.
+    LangGraph is resumed with `{question id: {"answer": ..., "by": name or None, "at": ...}}`, complete;
+    `{"expired": True}` stands for a question that nobody answered in time.
     """
 
-    def __init__(self, *, masker: Masker | None = None) -> None:
+    def __init__(self, *, masker: Masker | None = None, may_answer: Callable[..., Any] | None = None) -> None:
         self.masker = masker or Masker()
+        self.may_answer = may_answer  # asked by whoever takes answers, before this node runs
 
     async def __call__(self, state: RunState, config: RunnableConfig) -> RunState:
         asked = waiting(state["calls"])
@@ -45,10 +48,11 @@ class AskNode:
     def _answered(self, call: Call, answers: dict[str, dict[str, Any]], language: str) -> Call:
         if "question" not in call:
             return call
-        given = answers[call["question"]["id"]]
+        given, name = answers[call["question"]["id"]], call["name"]
+        if given.get("expired"):
+            return self._expired(call, language)
         answer = given["answer"]
-        changed = apply_answer(call, answer, by=given.get("by"), masker=self.masker)
-        name = call["name"]
+        changed = apply_answer(call, answer, by=given.get("by"), at=given.get("at"), masker=self.masker)
         if changed["state"] == CallState.DECLINED:
             why = answer.get("reason") or say("user_declined.no_reason", language)
             changed["observation"] = failed(ErrorCode.USER_DECLINED, language, name, why=why).observation
@@ -59,4 +63,10 @@ class AskNode:
             changed["observation"] = success(
                 answer["result"], limit=RESULT_LIMIT, language=language, note=note, mask=mask
             )
+        return changed
+
+    def _expired(self, call: Call, language: str) -> Call:
+        outcome = failed(ErrorCode.EXPIRED, language, call["name"])
+        changed: Call = {**call, "state": outcome.state.value, "observation": outcome.observation}
+        del changed["question"]
         return changed

@@ -1,95 +1,63 @@
 """One model call: the request, its attempts, the turn that comes of it, and what is written down about it.
 
-A model call that fails for good raises `ModelFailed`: the run is then `failed`, keeps everything, and can be
-resumed.
+A model that cannot be reached is asked again, then its fallbacks are. When all are spent, or the error is one that
+no repetition mends, `ModelFailed` is raised: the run is then `failed`, keeps everything, and can be resumed.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage
-from langchain_core.runnables import Runnable, RunnableBinding
 
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import ModelFailed
 from adjourn.checkpoints.events import TextDelta, TextDiscarded
 from adjourn.nodes.assembly import Turn
-from adjourn.nodes.listening import listening, on_this_loop
-from adjourn.nodes.providers import Provider, provider_of, unbound
+from adjourn.nodes.bound_model import BoundModel
+from adjourn.nodes.model_errors import is_transient, wait_before_s
 from adjourn.nodes.run_context import RunContext, StepFacts
-from adjourn.nodes.tool import Tool
 from adjourn.nodes.wire_in import read
 from adjourn.nodes.wire_out import request_messages
 
 log = logging.getLogger("adjourn.model")
 
-ATTEMPTS = 3  # of one model call, the first included
-BACKOFF_S = 0.5  # before the second attempt; doubled for the third
-TRANSIENT_STATUS = frozenset({408, 409, 429})  # C-58; and everything from 500
-
-
-@dataclass(frozen=True, slots=True)
-class BoundModel:
-    """A chat model with its tools, and what is known about its provider."""
-
-    name: str
-    provider: Provider
-    runnable: Runnable[Any, Any]
-
-    @classmethod
-    def of(cls, model: BaseChatModel, tools: Collection[Tool]) -> "BoundModel":
-        """`model`, told of `tools`."""
-        heard = listening(model)
-        bound = heard.bind_tools([one.for_model for one in tools]) if tools else heard
-        return cls(model_name(model), provider_of(model), bound)
-
-    def here(self) -> Runnable[Any, Any]:
-        """The model as it can be used on the running event loop."""
-        inner = unbound(self.runnable)
-        own = on_this_loop(inner)
-        if own is inner:
-            return self.runnable
-        return (
-            self.runnable.model_copy(update={"bound": own})
-            if isinstance(self.runnable, RunnableBinding)
-            else own
-        )
-
-
-def model_name(model: BaseChatModel) -> str:
-    """How a model is called in tables and errors."""
-    for attribute in ("model_name", "model"):
-        name = getattr(model, attribute, None)
-        if isinstance(name, str) and name:
-            return name
-    return type(model).__name__
-
 
 @dataclass(slots=True)
 class Asking:
-    """One model call of a run. `attempt` counts from 1, on from those of owners that failed."""
+    """One model call of a run. `attempt` counts from 1, over all models, on from those of owners that failed.
 
-    model: BoundModel
+    `models`: the model, then its fallbacks. `left_s` gives the seconds until the run's time is over, None: never.
+    """
+
+    models: Sequence[BoundModel]
     request: list[AnyMessage]
     tools: Collection[str]
     run: RunContext
     step: int
+    left_s: Callable[[], float | None]
+    tools_off: bool = False
     attempt: int = 0
     spoke: bool = False  # whether this attempt sent text
     started_at: str = ""
     began: float = 0.0
+    model: BoundModel = field(init=False)  # the one that was asked last
 
-    async def turn_or_cancel(self) -> Turn | None:
-        """The whole turn, or None when the run is cancelled first; the model call is then taken back (C-60)."""
+    def __post_init__(self) -> None:
+        self.model = self.models[0]
+
+    async def turn_in_time(self) -> Turn | None:
+        """The whole turn; None when the run is cancelled or its time is over first: the call is then taken back (C-60).
+
+        Raises `ModelFailed`.
+        """
         asking = asyncio.ensure_future(self._turn())
         cancel = asyncio.ensure_future(self.run.cancel.wait())
         try:
-            await asyncio.wait({asking, cancel}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({asking, cancel}, timeout=self.left_s(), return_when=asyncio.FIRST_COMPLETED)
             if asking.done():
                 return asking.result()
         finally:
@@ -97,16 +65,27 @@ class Asking:
             if not asking.done():
                 asking.cancel()
                 await asyncio.wait({asking})
-        await self.discard("cancelled")
+        await self.discard("cancelled" if self.run.cancel.is_set() else "timeout")
         return None
 
     async def _turn(self) -> Turn:
-        """The whole turn, after at most `ATTEMPTS` attempts. Raises `ModelFailed`."""
+        """The whole turn of the first model that gives one. Raises `ModelFailed`."""
         self.started_at, self.began = now(), time.monotonic()
-        self.attempt = before = self.run.ledger.discarded(self.step)
+        self.attempt = self.run.ledger.discarded(self.step)
+        errors: list[tuple[str, Exception]] = []
+        for model in self.models:
+            self.model = model
+            turn = await self._turn_of_this_model(errors)
+            if turn is not None:
+                return turn
+        raise _failed(errors) from errors[-1][1]
+
+    async def _turn_of_this_model(self, errors: list[tuple[str, Exception]]) -> Turn | None:
+        """The whole turn; None when this model is spent, with its last error behind the others."""
         messages = request_messages(self.request, self.model.runnable, self.tools)
+        attempts = 0
         while True:
-            self.attempt += 1
+            self.attempt, attempts = self.attempt + 1, attempts + 1
             try:
                 turn = await self._stream(messages)
                 if turn.finish is not None:
@@ -115,15 +94,21 @@ class Asking:
             except Exception as raised:
                 error = raised
             await self.discard(type(error).__name__)
-            if self.attempt - before >= ATTEMPTS or not is_transient(error):
-                raise ModelFailed(self.model.name, f"{type(error).__name__}: {error}") from error
-            log.warning("model %s, attempt %s: %s", self.model.name, self.attempt, error)
-            await asyncio.sleep(BACKOFF_S * 2.0 ** (self.attempt - before - 1))
+            kind = type(error).__name__  # a provider's text may quote the request
+            ids = {"run_id": self.run.run_id, "step": self.step}
+            log.warning("model %s, attempt %s: %s", self.model.name, self.attempt, kind, extra=ids)
+            if not is_transient(error):
+                raise _failed([*errors, (self.model.name, error)]) from error
+            wait_s = wait_before_s(error, attempts, self.left_s())
+            if wait_s is None:
+                errors.append((self.model.name, error))
+                return None
+            await asyncio.sleep(wait_s)
 
     async def _stream(self, messages: list[Any]) -> Turn:
         assembler = self.model.provider.assembler()
         self.spoke = False
-        async for chunk in self.model.here().astream(messages):
+        async for chunk in self.model.here(tools_off=self.tools_off).astream(messages):
             text = assembler.feed(read(chunk, self.model.provider))
             if text:
                 self.spoke = True
@@ -148,31 +133,27 @@ class Asking:
             )
         )
 
-    def facts(self, turn: Turn, message_id: str | None) -> StepFacts:
+    def facts(self, turn: Turn, message_id: str | None, cost: float, *, counted: bool) -> StepFacts:
         """What the steps table keeps."""
+        usage = turn.usage
         return StepFacts(
             step=self.step,
             model=turn.model or self.model.name,
             message_id=message_id,
             latency_ms=round((time.monotonic() - self.began) * 1000),
-            input_tokens=turn.usage.input_tokens if turn.usage else None,
-            output_tokens=turn.usage.output_tokens if turn.usage else None,
+            input_tokens=usage.input_tokens if usage else None,
+            output_tokens=usage.output_tokens if usage else None,
+            cached_tokens=usage.cached_tokens if usage else None,
+            reasoning_tokens=usage.reasoning_tokens if usage else None,
+            cost=cost,
+            counted=counted,
             started_at=self.started_at,
             ended_at=now(),
         )
 
 
-# By name: the classes are httpx's and the providers' own, which need not be installed. The others are how a
-# stream that broke off in its middle shows itself: an event with half a JSON, an error event, no event at all.
-_NETWORK = frozenset({"ConnectionError", "TimeoutError", "TransportError", "APIConnectionError"})
-_BROKEN_STREAM = frozenset({"JSONDecodeError", "APIError"})
-
-
-def is_transient(error: BaseException) -> bool:
-    """Whether asking again may help (C-58): network errors, 408, 409, 429 and everything from 500."""
-    status = getattr(error, "status_code", None)
-    if isinstance(status, int):
-        return status in TRANSIENT_STATUS or status >= 500
-    if {kind.__name__ for kind in type(error).__mro__} & _NETWORK or type(error).__name__ in _BROKEN_STREAM:
-        return True
-    return isinstance(error, ValueError) and "No generation chunks" in str(error)
+def _failed(errors: Sequence[tuple[str, Exception]]) -> ModelFailed:
+    """What became of the run's model and, in their order, of its fallbacks."""
+    told = [(name, f"{type(error).__name__}: {error}") for name, error in errors]
+    whole = told[0][1] if len(told) == 1 else "; ".join(f"{name}: {why}" for name, why in told)
+    return ModelFailed(", ".join(dict.fromkeys(name for name, _ in told)), whole)

@@ -10,13 +10,19 @@ Which call a fragment belongs to is decided in `_Calls.of` and nowhere else.
 import json
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NoReturn
 
+from adjourn.nodes.kept import Kept
+
 __all__ = ["AssembledCall", "Assembler", "Finish", "Fragment", "Piece", "Turn", "Usage", "parse_arguments"]
 
-Finish = Literal["stop", "tool_calls", "length", "content_filter"]
-"""Why a provider ended a turn. `length` and `content_filter` both mean that something may be missing."""
+Finish = Literal["stop", "tool_calls", "length", "content_filter", "refusal", "pause"]
+"""Why a provider ended a turn. `length`, `content_filter` and `refusal` mean that something may be missing; `pause`,
+that the provider works on with its own tools when it gets the turn back as it is."""
+
+_CUT: Final = ("length", "content_filter", "refusal")
 
 FUNCTION_CALL_ID: Final = "function_call"
 """The id of a call that came as the old `function_call`, which has none; a turn holds at most one."""
@@ -32,6 +38,7 @@ class Fragment:
     `id` may be `None`, `""` or `"null"`, which all mean that there is none. `arguments` is text, or a whole
     object from servers that do not send text. `exact` is False where the text is not the model's own but
     canonical JSON of what a model package parsed. `old` marks a `function_call` (the API before tools).
+    `extra` is what else came with the call and goes back with it.
     """
 
     index: int | None = None
@@ -40,16 +47,22 @@ class Fragment:
     arguments: str | dict[str, Any] | None = None
     exact: bool = True
     old: bool = False
+    extra: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens that a turn cost. `cached_tokens` are part of the input, `reasoning_tokens` of the output."""
+    """Tokens that a turn cost, told alike for all providers.
+
+    `cached_tokens` (read from the provider's cache) and `cache_write_tokens` (written to it) are part of the
+    input, `reasoning_tokens` of the output.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
     reasoning_tokens: int = 0
+    cache_write_tokens: int = 0
 
     @property
     def total_tokens(self) -> int:
@@ -69,6 +82,7 @@ class Usage:
             self.output_tokens + later.output_tokens,
             self.cached_tokens + later.cached_tokens,
             self.reasoning_tokens + later.reasoning_tokens,
+            self.cache_write_tokens + later.cache_write_tokens,
         )
 
 
@@ -83,6 +97,7 @@ class Piece:
     finish: Finish | None = None
     usage: Usage | None = None
     model: str | None = None
+    blocks: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +117,16 @@ class AssembledCall:
     error: str | None = None
     exact: bool = True
     cut: bool = False
+    extra: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One whole turn of a model. `finish` is None when the stream ended without an end signal (C-10)."""
+    """One whole turn of a model. `finish` is None when the stream ended without an end signal (C-10).
+
+    `blocks` is what goes back to its provider as it came, if that is more than text and calls; `origin` names that
+    provider, and nobody else gets them.
+    """
 
     text: str = ""
     reasoning: str = ""
@@ -115,6 +135,8 @@ class Turn:
     finish: Finish | None = None
     usage: Usage | None = None
     model: str | None = None
+    blocks: tuple[Mapping[str, Any], ...] = ()
+    origin: str = ""
 
     @property
     def answer(self) -> str:
@@ -124,7 +146,12 @@ class Turn:
     @property
     def truncated(self) -> bool:
         """Whether the provider says that the output was cut."""
-        return self.finish in ("length", "content_filter")
+        return self.finish in _CUT
+
+    @property
+    def paused(self) -> bool:
+        """Whether the provider goes on with this turn when it gets it back: there is nothing to run, or to answer."""
+        return self.finish == "pause" and not self.calls
 
     @property
     def problem(self) -> str | None:
@@ -140,7 +167,8 @@ class Turn:
             return f"several tool calls have the same id: {', '.join(twice)}"
         if self.finish == "tool_calls" and not self.calls:
             return "the turn ended as if it called tools, but it holds no tool call"
-        if not self.calls and not self.answer.strip():
+        says_nothing = not self.calls and not self.answer.strip()
+        if says_nothing and self.finish not in ("refusal", "pause"):
             return "the turn holds neither text nor a tool call"
         return None
 
@@ -173,10 +201,13 @@ class _Open:
     texts: list[str] = field(default_factory=list)
     whole: str | None = None  # arguments that came as an object; a later object stands for the earlier one
     exact: bool = True
+    extra: dict[str, Any] = field(default_factory=dict)
 
     def add(self, fragment: Fragment, id_: str | None) -> None:
         self.id = self.id or id_
         self.exact = self.exact and fragment.exact
+        if fragment.extra:
+            self.extra.update(fragment.extra)
         if fragment.name:
             self.name.add(fragment.name)
         if isinstance(fragment.arguments, str):
@@ -193,8 +224,10 @@ class _Open:
         raw = "".join(self.texts) + (self.whole or "")
         arguments, error = parse_arguments(raw)
         unfinished = error is not None or not raw or not self.exact
+        cut = truncated and unfinished
+        extra = self.extra or None
         return AssembledCall(
-            position, self.id, self.name.whole(), raw, arguments, error, self.exact, truncated and unfinished
+            position, self.id, self.name.whole(), raw, arguments, error, self.exact, cut, extra
         )
 
 
@@ -259,14 +292,17 @@ class Assembler:
 
     `ends` tells whether the provider always ends a turn with a reason. Where it does not (models that only
     close their stream, as most test doubles do), a stream that was closed in order counts as ended.
+    `origin` is noted in the turn.
     """
 
-    def __init__(self, *, ends: bool = True) -> None:
+    def __init__(self, *, ends: bool = True, origin: str = "") -> None:
         self._ends = ends
+        self._origin = origin
         self._texts: list[str] = []
         self._reasoning: list[str] = []
         self._refusals: list[str] = []
         self._calls = _Calls()
+        self._kept = Kept()
         self._last = Piece()
 
     def feed(self, piece: Piece) -> str:
@@ -276,6 +312,8 @@ class Assembler:
         self._refusals.append(piece.refusal)
         for fragment in piece.fragments:
             self._calls.add(fragment)
+        for block in piece.blocks:
+            self._kept.add(block)
         self._note(piece)
         return piece.text + piece.refusal
 
@@ -292,11 +330,21 @@ class Assembler:
     def finish(self) -> Turn:
         """The whole turn. Arguments are parsed here, once. Safe to call again: the same result."""
         finish = self._last.finish
-        calls = self._calls.close(finish in ("length", "content_filter"))
+        calls = self._calls.close(finish in _CUT)
         if finish is None and not self._ends:
             finish = "tool_calls" if calls else "stop"
         text, reasoning, refusal = map("".join, (self._texts, self._reasoning, self._refusals))
-        return Turn(text, reasoning, refusal, calls, finish, self._last.usage, self._last.model)
+        return Turn(
+            text,
+            reasoning,
+            refusal,
+            calls,
+            finish,
+            self._last.usage,
+            self._last.model,
+            self._kept.close(),
+            self._origin,
+        )
 
 
 def canonical(value: object) -> str:

@@ -21,6 +21,7 @@ class Call(TypedDict):
     asked: NotRequired[int]  # questions about this call that were answered
     approved: NotRequired[bool]  # a person agreed to these arguments
     approved_by: NotRequired[str | None]
+    agreed: NotRequired[list[dict[str, Any]]]  # who agreed to these arguments, where more people have to
     asked_for: NotRequired[dict[str, Any]]  # the arguments before a person edited them
     observation: NotRequired[str]  # the final observation, until it stands in the messages
     size: NotRequired[int]  # characters of the final observation that stands in the messages
@@ -36,6 +37,8 @@ class Question(TypedDict):
     reason: str
     payload: dict[str, Any]
     response_schema: dict[str, Any]
+    expires_in_s: NotRequired[float]  # seconds from when it is asked; without: it waits until it is answered
+    approvals: NotRequired[dict[str, Any]]  # needed, of, given; without: one person's answer settles it
 
 
 def is_final(call: Call) -> bool:

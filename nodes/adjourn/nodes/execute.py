@@ -4,28 +4,29 @@ An exception in a tool is an outcome, never the end of the run. LangGraph's own 
 """
 
 import asyncio
-import inspect
+import functools
 import logging
 import random
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 
 from adjourn.checkpoints.lifecycle import CallState, Effect, ErrorCode
-from adjourn.nodes.attempt import begin, result_of
+from adjourn.nodes.attempt import Held, Work, begin, in_thread, result_of
 from adjourn.nodes.calls import Call
 from adjourn.nodes.context import Happened, ToolContext
 from adjourn.nodes.failures import Failure, TimeLimit, failure_of, public_message
 from adjourn.nodes.masking import Masker
-from adjourn.nodes.merging import merge
 from adjourn.nodes.observations import plain, success
 from adjourn.nodes.outcome import Outcome, failed
 from adjourn.nodes.questions import asks
+from adjourn.nodes.results import shaped
 from adjourn.nodes.run_context import RunContext
+from adjourn.nodes.sealing import forms, hidden
 from adjourn.nodes.texts import say
 from adjourn.nodes.tool import ArgumentProblems, Tool
 from adjourn.nodes.tool_errors import ToolError
@@ -47,6 +48,7 @@ class Executor:
     language: str
     max_parallel: int
     masker: Masker
+    left_s: float | None = None  # of the run's time, when the batch began; None: no limit
 
     def context(self, call: Call, tool: Tool) -> ToolContext:
         """What the tool is told about this call (C-31), before its first attempt."""
@@ -59,30 +61,33 @@ class Executor:
             tool=tool.name,
             # the same for each attempt, also after a crash and in another process
             idempotency_key=f"{run.run_id}:{self.step}:{call['id']}",
-            arguments=call["arguments"] or {},
+            arguments=hidden(call["arguments"] or {}),
             started_by=run.started_by,
             approved=call.get("approved", False),
             approved_by=call.get("approved_by"),
             cancelled=run.cancel.for_threads,
         )
 
-    def succeeded(self, tool: Tool, call: Call, result: Any) -> Outcome:
+    def succeeded(self, tool: Tool, call: Call, result: Any, masker: Masker | None = None) -> Outcome:
         """The outcome of a call with this result; one without any JSON form does no harm."""
-        note = edit_note(call, self.language, self.masker)
-        limit, language, mask = tool.result_limit, self.language, self.masker.data
+        masker, language = masker or self.masker, self.language
+        note = edit_note(call, language, masker)
         try:
-            shaped = merge(plain(result), tool.merge_by, rank=tool.rank_by) if tool.merge_by else result
-            observation = success(shaped, limit=limit, language=language, note=note, mask=mask)
+            told = shaped(tool, result, language=language, note=note, mask=masker.data)
         except Exception as error:  # a result with a hostile __str__, or a cycle; the tool did its work
-            log.warning("call %s of %s: its result has no JSON form: %s", call["id"], tool.name, error)
-            observation = success(f"<{type(result).__name__}>", limit=limit, language=language, note=note)
-        return Outcome(CallState.OK, observation=observation)
+            kind = type(error).__name__
+            log.warning("call %s of %s: its result has no JSON form (%s)", call["id"], tool.name, kind)
+            nothing = f"<{type(result).__name__}>"
+            observation = success(nothing, limit=tool.result_limit, language=language, note=note)
+            return Outcome(CallState.OK, observation=observation)
+        return Outcome(CallState.OK, observation=told.observation, shown=told.shown)
 
     async def execute(self, call: Call, *, attempts: int = 0) -> Outcome:
         """Judge and run one call; give its outcome. Never raises but for `LeaseLost` and LangGraph's control.
 
         A write's `started` is on the disk before its tool is entered (C-33). The outcome is not stored here.
-        `attempts` is how many were made before, by an owner that died.
+        `attempts` is how many were made before, by an owner that died. What the store or the key of a secret
+        refuses is passed on: that is no matter of the tool's.
         """
         tool = self.tools.get(call["name"])
         if tool is None:
@@ -92,15 +97,17 @@ class Executor:
         if problems.wrong or problems.missing:
             return invalid_arguments(tool, problems, self.language, self.masker)
         is_write = Effect.WRITE in (call["effect"], tool.effect_of(arguments))
-        return await _Execution(tool, call, self, is_write, attempt=attempts).outcome()
+        plain_ones = self.run.keyring.opened(arguments, tool.secret)
+        secrets = forms(plain_ones[name] for name in tool.secret)
+        return await _Execution(tool, call, self, is_write, plain_ones, secrets, attempt=attempts).outcome()
 
 
 def edit_note(call: Call, language: str, masker: Masker) -> dict[str, Any] | None:
     """What the observation says when a person changed the arguments (C-44)."""
     if "asked_for" not in call:
         return None
-    asked = masker.data(call["asked_for"])
-    return {"ran": masker.data(call["arguments"]), "note": say("edited", language, asked=asked)}
+    asked = masker.data(hidden(call["asked_for"]))
+    return {"ran": masker.data(hidden(call["arguments"] or {})), "note": say("edited", language, asked=asked)}
 
 
 def unknown_tool(name: str, tools: Mapping[str, Tool], language: str) -> Outcome:
@@ -111,66 +118,85 @@ def unknown_tool(name: str, tools: Mapping[str, Tool], language: str) -> Outcome
 
 def invalid_arguments(tool: Tool, problems: ArgumentProblems, language: str, masker: Masker) -> Outcome:
     """The outcome of a call whose arguments do not fit: each field, and what was expected (C-26)."""
-    said = [f"{field}: {why}" if field else why for field, why in problems.wrong.items()]
+    # masked apart: after `password:` every word would be taken for one
+    wrong = {masker.text(field): masker.text(why) for field, why in problems.wrong.items()}
+    said = [f"{field}: {why}" if field else why for field, why in wrong.items()]
     said += [f"{field}: Field required" for field in problems.missing]
     return failed(
         ErrorCode.INVALID_ARGUMENTS,
         language,
         tool.name,
         suggestion=say("invalid_arguments.suggestion", language, tool=tool.name),
-        why=masker.text("; ".join(said)),
+        why="; ".join(said),
     )
+
+
+class _Refused(Exception):
+    """The tool was not entered: its place, or its turn, would not come. Holds how that is told."""
+
+    def __init__(self, code: ErrorCode, text: str | None = None, **values: object) -> None:
+        super().__init__(code)
+        self.code = code
+        self.told: dict[str, Any] = {"text": text, **values}
 
 
 @dataclass(slots=True)
 class _Execution:
-    """The attempts of one call. `attempt` is the number of the last one that was made."""
+    """The attempts of one call. `attempt` is the number of the last one that was made.
+
+    `arguments` are the real ones, secrets open; `secrets` are the texts that these may be found by in what the
+    tool lets out.
+    """
 
     tool: Tool
     call: Call
     executor: Executor
     is_write: bool
+    arguments: dict[str, Any]
+    secrets: list[str]
     attempt: int = 0
     made: int = 0  # attempts by this owner
     time_limits: int = 0
-    began: float = 0.0
+    began: float = field(default_factory=time.monotonic)
+    masker: Masker = field(init=False)  # hides the secrets too
+    hides: Masker = field(init=False)  # hides nothing else
+
+    def __post_init__(self) -> None:
+        self.masker = self.executor.masker.hiding(self.secrets)
+        self.hides = Masker(()).hiding(self.secrets)
 
     async def outcome(self) -> Outcome:
         """Make attempts until one succeeds, or none is worth making."""
-        self.began = time.monotonic()
         while True:
             try:
-                result = await self._attempt()
+                work, held = await self._begun()
+            except _Refused as refusal:
+                return self._failed(refusal.code, **self._counted(), **refusal.told)
+            try:
+                result = await self._result(work, held)
             except GraphInterrupt:
                 return self._failed(ErrorCode.TOOL_ERROR, raised=ToolError(_NO_INTERRUPT), **self._counted())
             except GraphBubbleUp:
                 raise
-            except _NoPlace:
-                return self._failed(ErrorCode.SKIPPED_AFTER_FAILURE, attempts=self.attempt)
             except Exception as error:
                 failure = failure_of(error)
                 wait_s = self._wait_before_another(error, failure)
                 if wait_s is None:
                     return await self._given_up(error, failure)
-                log.info(
-                    "call %s of %s, attempt %s: %r", self.call["id"], self.tool.name, self.attempt, error
-                )
+                self._log(logging.INFO, f"attempt {self.attempt} raised", error)
                 await asyncio.sleep(wait_s)
             else:
                 return self._ended(result)
 
-    async def _attempt(self) -> Any:
-        """One attempt. What it raises is the tool's own, or `TimeLimit`."""
-        run, tool = self.executor.run, self.tool
-        if self.is_write:
-            if not await run.places.writes_ended(tool.timeout_s):
-                raise _NoPlace
-        else:
-            await run.places.read(self.executor.max_parallel)
-        entered = False
+    async def _begun(self) -> tuple[Work, Held]:
+        """Enter the tool, when its turn has come and, of a write, `started` is on the disk.
+
+        Raises `_Refused`, and what the ledger raises.
+        """
+        run, held = self.executor.run, Held()
         try:
+            await self._take_places(held)
             context = self._context()
-            arguments = tool.bind(self.call["arguments"] or {}, context)
             self.attempt, self.made = self.attempt + 1, self.made + 1
             if self.is_write:
                 await run.ledger.start(
@@ -181,18 +207,45 @@ class _Execution:
                     synced=True,
                 )
                 self.call["state"] = CallState.STARTED.value
-            work = begin(tool, arguments)
-            entered = True
-        finally:
-            if not entered and not self.is_write:
-                run.places.give_back()
-        if not self.is_write:
-            work.add_done_callback(run.places.give_back)
+            else:
+                run.ledger.entered(self.executor.step, self.call, attempt=self.attempt)
+            work = _work(self.tool, self.arguments, context)
+        except BaseException:
+            held.give_back()
+            raise
+        held.until(work)
+        return work, held
+
+    async def _take_places(self, held: Held) -> None:
+        """Wait for the tool's own place and turn, then for the run's (C-21). None of it counts as the tool's time."""
+        tool, throttle, run = self.tool, self.tool.throttle, self.executor.run
+        busy = _Refused(ErrorCode.UNAVAILABLE, "unavailable.busy")
+        if throttle.most is not None and not await held.take(throttle.slots, throttle.most, tool.timeout_s):
+            raise busy
+        rate = throttle.rate
+        if rate is not None and not await rate.wait(self._patience_s()):
+            raise _Refused(ErrorCode.RATE_LIMITED, "rate_limited.here", rate=tool.rate)
+        if self.is_write and not await run.places.writes_ended(tool.timeout_s):
+            raise _Refused(ErrorCode.SKIPPED_AFTER_FAILURE)
+        if not self.is_write and not await held.take(
+            run.places.reads, self.executor.max_parallel, tool.timeout_s
+        ):
+            raise busy
+        while rate is not None and (left := rate.begin()) > 0:  # noqa: ASYNC110 - it is told how long
+            await asyncio.sleep(left)
+
+    def _patience_s(self) -> float:
+        """How long a call may wait for its turn: no longer than the run has time."""
+        left = self.executor.left_s
+        return LONGEST_WAIT_S if left is None else max(0.0, min(LONGEST_WAIT_S, left))
+
+    async def _result(self, work: Work, held: Held) -> Any:
+        """What the tool gives within its time limit, or raises; `TimeLimit` after it."""
         try:
-            return await result_of(work, tool.timeout_s)
+            return await result_of(work, self.tool.timeout_s, on_abandon=held.abandon)
         finally:
             if self.is_write:
-                run.places.abandon_write(work)  # if it still goes on
+                self.executor.run.places.abandon_write(work)  # if it still goes on
 
     def _context(self) -> ToolContext:
         limit = self.tool.timeout_s
@@ -212,12 +265,15 @@ class _Execution:
 
     def _ended(self, result: Any) -> Outcome:
         if asks(result):
+            if self.tool.secret:  # it may say which password was wrong, and the question is stored
+                result = self.hides.data(plain(result))
             return Outcome(CallState.WAITING, question=result, attempts=self.attempt, took_ms=self._took_ms())
-        return replace(self.executor.succeeded(self.tool, self.call, result), **self._counted())
+        told = self.executor.succeeded(self.tool, self.call, result, self.masker)
+        return replace(told, **self._counted())
 
     async def _given_up(self, error: Exception, failure: Failure) -> Outcome:
-        kept = {name: self.executor.masker.text(text) for name, text in _kept(error).items()}
-        log.warning("call %s of %s raised %s: %s", self.call["id"], self.tool.name, kept["class"], error)
+        kept = {name: self.masker.text(text) for name, text in _kept(error).items()}
+        self._log(logging.WARNING, "raised", error)
         code = failure.code
         if self.is_write and failure.lost:
             verdict = await verified(self.tool, self._context())
@@ -228,7 +284,7 @@ class _Execution:
 
     def _failed(self, code: ErrorCode, *, raised: Exception | None = None, **more: Any) -> Outcome:
         seconds = f"{self.tool.timeout_s:g}" if isinstance(raised, TimeLimit) else "-"
-        masker = self.executor.masker
+        masker = self.masker
         why = masker.text(public_message(raised)) if raised is not None else "-"
         told = raised if isinstance(raised, ToolError) else None
         return failed(
@@ -242,6 +298,13 @@ class _Execution:
             **more,
         )
 
+    def _log(self, level: int, what: str, error: Exception) -> None:
+        """Say what a tool raised: its class, and its text masked like everything that leaves it."""
+        text, kind = self.masker.text(str(error)), type(error).__name__
+        call_id, tool, executor = self.call["id"], self.tool.name, self.executor
+        ids = {"run_id": executor.run.run_id, "step": executor.step, "call_id": call_id, "tool": tool}
+        log.log(level, "call %s of %s %s %s: %s", call_id, tool, what, kind, text, extra=ids)
+
     def _counted(self) -> dict[str, Any]:
         return {"attempts": self.attempt, "took_ms": self._took_ms()}
 
@@ -253,21 +316,28 @@ class _Execution:
 _NO_INTERRUPT = "a tool cannot call LangGraph's interrupt(); return params_required(...) or confirm_risky(...) of adjourn.nodes"
 
 
-class _NoPlace(Exception):
-    """An abandoned write of the run still goes on: no other one may start (C-21)."""
+def _work(tool: Tool, arguments: dict[str, Any], context: ToolContext) -> Work:
+    """The tool at work. A validator of its own that changed its mind is the tool's failure too."""
+    try:
+        return begin(tool, tool.bind(arguments, context))
+    except Exception as error:
+        work: Work = asyncio.get_running_loop().create_future()
+        work.set_exception(error)
+        return work
 
 
 async def verified(tool: Tool, context: ToolContext) -> Happened | bool | None:
-    """What the tool's `verify` says of a write whose outcome was lost; None: it cannot tell, or there is none."""
+    """What the tool's `verify` says of a write whose outcome was lost; None: it cannot tell, or there is none.
+
+    A plain function runs in a thread, as a tool does: it asks a system that may not answer.
+    """
     if tool.verify is None:
         return None
     try:
-        async with asyncio.timeout(VERIFY_S):
-            said = tool.verify(context)
-            if inspect.isawaitable(said):
-                said = await said
+        said = await result_of(in_thread(functools.partial(tool.verify, context)), VERIFY_S)
     except Exception as error:
-        log.warning("verify of %s for call %s failed: %r", tool.name, context.call_id, error)
+        kind = type(error).__name__
+        log.warning("verify of %s for call %s failed: %s", tool.name, context.call_id, kind)
         return None
     return said if isinstance(said, Happened) or said is False else None
 

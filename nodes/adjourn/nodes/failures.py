@@ -4,6 +4,7 @@ The class decides (C-29). The exceptions of HTTP clients are known by their name
 they carry, since none of these packages needs to be installed.
 """
 
+import math
 import socket
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -15,6 +16,10 @@ from adjourn.nodes.tool_errors import NotDone, RateLimited, ToolError
 
 class TimeLimit(Exception):
     """An attempt passed its time limit and was given up; what it does later is not seen."""
+
+
+class SelfCancelled(Exception):
+    """A tool's own task was cancelled, by itself or by what it called: a write may have been in its middle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,7 @@ _BROKE_OFF = Failure(ErrorCode.UNAVAILABLE, again=True, lost=True)
 # By class, most special first.
 _CLASSES: tuple[tuple[type[BaseException], Failure], ...] = (
     (TimeLimit, _TIMED_OUT),
+    (SelfCancelled, Failure(ErrorCode.TOOL_ERROR, lost=True)),
     (NotDone, Failure(ErrorCode.TOOL_ERROR)),
     (TimeoutError, _TIMED_OUT),
     (ConnectionRefusedError, _NEVER_SENT),
@@ -83,7 +89,7 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(ErrorCode.RATE_LIMITED, again=True, retry_after_s=error.retry_after_s)
     if isinstance(error, ToolError):
         return Failure(error.code)
-    status = _status(error)
+    status = http_status(error)
     if status is not None:
         return _of_status(status, error)
     named = next((_NAMES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _NAMES), None)
@@ -100,11 +106,12 @@ def _of_status(status: int, error: BaseException) -> Failure:
     known = _STATUSES.get(status)
     if known is None:
         return Failure(ErrorCode.UNAVAILABLE if status >= 500 else ErrorCode.TOOL_ERROR, again=status >= 500)
-    wait = _retry_after(error)
+    wait = retry_after_s(error)
     return known if wait is None else Failure(known.code, known.again, known.lost, wait)
 
 
-def _status(error: BaseException) -> int | None:
+def http_status(error: BaseException) -> int | None:
+    """The HTTP status of 400 or more that an exception of an HTTP client carries; None: it carries none."""
     response = getattr(error, "response", None)
     for holder, name in (
         (response, "status_code"),
@@ -118,8 +125,8 @@ def _status(error: BaseException) -> int | None:
     return None
 
 
-def _retry_after(error: BaseException) -> float | None:
-    """The `Retry-After` header of the response (RFC 9110, 10.2.3), in seconds from now."""
+def retry_after_s(error: BaseException) -> float | None:
+    """The `Retry-After` header of the response (RFC 9110, 10.2.3), in seconds from now; None: no such header."""
     headers: Any = getattr(getattr(error, "response", None), "headers", None) or getattr(
         error, "headers", None
     )
@@ -127,9 +134,10 @@ def _retry_after(error: BaseException) -> float | None:
     if value is None:
         return None
     try:
-        return max(0.0, float(value))
+        seconds = float(value)
     except ValueError:
         return _seconds_until(value)
+    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 def _seconds_until(date: str) -> float | None:

@@ -11,6 +11,7 @@ from langchain_core.runnables import RunnableConfig
 
 from adjourn.checkpoints.events import Message
 from adjourn.checkpoints.lifecycle import StopReason
+from adjourn.nodes.counters import counters_of
 from adjourn.nodes.run_context import run_context
 from adjourn.nodes.state import RunState
 from adjourn.nodes.texts import TEXTS, say
@@ -24,7 +25,7 @@ class FinishNode:
     async def __call__(self, state: RunState, config: RunnableConfig) -> RunState:
         run = run_context(config)
         reason = state.get("stop_reason") or (StopReason.CANCELLED.value if run.cancel.is_set() else None)
-        if reason == StopReason.ANSWERED:
+        if reason == StopReason.ANSWERED or counters_of(state)["wrapped_up"]:
             return {}
         reason = reason or StopReason.CANCELLED.value
         message = AIMessage(closing_text(state, reason), id=f"msg_{uuid4().hex}")
@@ -45,7 +46,8 @@ def closing_text(state: RunState, reason: str) -> str:
     """The fixed sentence for a stop reason, and what the tools of this run found."""
     language = state.get("language", "en")
     key = f"stop.{reason}"
-    text = say(key if key in TEXTS else "stop.cancelled", language, steps=state.get("step", 0))
+    fails = counters_of(state)["fails_in_row"]
+    text = say(key if key in TEXTS else "stop.cancelled", language, steps=state.get("step", 0), fails=fails)
     if reason == StopReason.CANCELLED:
         return text
     found = [_shown(message) for message in _this_run(state["messages"]) if isinstance(message, ToolMessage)]

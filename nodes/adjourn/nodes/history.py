@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
 from adjourn.nodes.observations import status_of
-from adjourn.nodes.wire_out import call_ids, sent_calls
+from adjourn.nodes.stored_form import call_ids, sent_calls
 
 Missing = Callable[[str, str], str]
 """(call id, tool name) -> the observation of a call that was never answered, as JSON text."""

@@ -1,10 +1,11 @@
 """What neither the model, nor an event, nor the database may see is replaced by its kind (C-73). Pure.
 
 `ops@corp.com` becomes `[email]`, `password=hunter2` becomes `password=[secret]`. Masking is linear in the
-text, changes nothing when it is repeated, and never raises; a stack trace that is a tool's data stays.
+text, changes nothing when it is repeated, and never raises: what a rule cannot read is withheld; a stack trace that is a tool's data stays.
 Masked before it is written as JSON, data stays JSON: mask values with `mask`, and plain text with `mask_text`.
 """
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,10 @@ from typing import Any
 from adjourn.nodes import masking_named as names
 from adjourn.nodes import masking_personal as personal
 from adjourn.nodes import masking_secrets as secrets
+
+log = logging.getLogger("adjourn.masking")
+
+WITHHELD = "[withheld]"  # in place of a text that a rule could not read
 
 Span = tuple[int, int]
 Find = Callable[[str], Iterable[Span]]
@@ -63,16 +68,45 @@ DEFAULT: tuple[Rule, ...] = (
 class Masker:
     """Masks by rules, one after another: `Masker([*DEFAULT, Rule("employee", re.compile("E-[0-9]{6}"))])`.
 
-    An error that a rule of one's own raises is passed on: what could not be masked must not be shown.
+    A rule that raises harms no run: the text that it was shown is withheld as a whole, and the log says so once.
     """
 
     def __init__(self, rules: Iterable[Rule] = DEFAULT) -> None:
         self.rules = tuple(rules)
         self._no_digits = tuple(rule for rule in self.rules if not rule.by_digits)
+        self._broken: set[str] = set()  # the names of rules that raised
+        self._very: frozenset[str] = frozenset()  # numbers, as text, that are hidden too
+
+    def hiding(self, texts: Sequence[str]) -> "Masker":
+        """This masker, which hides these very texts too, wherever they stand. Of several at one place the first wins."""
+        if not texts:
+            return self
+        pattern = re.compile("|".join(re.escape(one) for one in texts))
+        made = Masker((Rule("secret", pattern), *self.rules))
+        made._broken, made._very = self._broken, self._very | frozenset(texts)
+        return made
 
     def text(self, text: str) -> str:
         """`text` with what the rules find replaced."""
-        return _apply(self.rules, text)
+        return self._apply(self.rules, text)
+
+    def _apply(self, rules: Sequence[Rule], text: str) -> str:
+        for rule in rules if text else ():
+            try:
+                if spans := list(rule.spans(text)):
+                    text = _replaced(text, spans, f"[{rule.name}]")
+            except Exception as error:  # what could not be masked must not be shown
+                self._say_once(rule, error)
+                return WITHHELD
+        return text
+
+    def _say_once(self, rule: Rule, error: Exception) -> None:
+        if rule.name not in self._broken:
+            self._broken.add(rule.name)
+            kind = type(error).__name__  # its text may hold what was to be masked
+            log.error(
+                "the masking rule %r raises %s; what it is shown is withheld as a whole", rule.name, kind
+            )
 
     def data(self, value: Any) -> Any:
         """JSON data with its strings masked, and the keys of objects where they look like data.
@@ -102,7 +136,9 @@ class Masker:
             if key and value and names.names_a_secret(key):
                 return names.HIDDEN
             rules = self._no_digits if key and personal.names_a_number(key) else self.rules
-            return _apply(rules, value)
+            return self._apply(rules, value)
+        if type(value) in (int, float) and self._very and str(value) in self._very:
+            return names.HIDDEN
         if type(value) is int and key:
             return _number(value, key)
         return value
@@ -140,15 +176,6 @@ _BY_DEFAULT = Masker()
 
 def _masker(rules: Sequence[Rule]) -> Masker:
     return _BY_DEFAULT if rules is DEFAULT else Masker(rules)
-
-
-def _apply(rules: Sequence[Rule], text: str) -> str:
-    if not text:
-        return text
-    for rule in rules:
-        if spans := list(rule.spans(text)):
-            text = _replaced(text, spans, f"[{rule.name}]")
-    return text
 
 
 def _replaced(text: str, spans: Iterable[Span], by: str) -> str:

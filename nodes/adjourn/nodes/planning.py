@@ -23,7 +23,10 @@ RAW_SHOWN = 500  # characters of an unparsable argument text that the model is s
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """Makes the plan of one step of one run."""
+    """Makes the plan of one step of one run.
+
+    `serial`: the step of a flow, which knows one tool; calls of any other name, and a second write, do not run (C-77).
+    """
 
     tools: Mapping[str, Tool]
     limits: Limits
@@ -31,6 +34,7 @@ class Planner:
     step: int
     language: str
     masker: Masker
+    serial: bool = False
 
     def plan(self, turn: Turn) -> list[Call]:
         """The calls of the turn in request order. All declared questions are found here (C-23)."""
@@ -60,6 +64,8 @@ class Planner:
             return failed(ErrorCode.OUTPUT_CUT, language, sent.name)
         if sent.error is not None:
             return _unparsable(sent, language, self.masker)
+        if self.serial and (sent.name not in self.tools or (effect is Effect.WRITE and writes > 1)):
+            return failed(ErrorCode.SKIPPED_IN_SERIAL_STEP, language, sent.name)
         if sent.name not in self.tools:
             return unknown_tool(sent.name, self.tools, language)
         if sent.position >= limits.max_calls_per_step:

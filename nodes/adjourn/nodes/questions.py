@@ -15,7 +15,9 @@ from adjourn.checkpoints.errors import InvalidAnswer
 from adjourn.checkpoints.lifecycle import CallState, InterruptType
 from adjourn.nodes.calls import Call, Question
 from adjourn.nodes.masking import Masker
+from adjourn.nodes.masking_named import HIDDEN
 from adjourn.nodes.observations import plain
+from adjourn.nodes.sealing import forms, hidden, is_sealed
 from adjourn.nodes.texts import say
 from adjourn.nodes.tool import Tool
 
@@ -23,27 +25,38 @@ Answer = dict[str, Any]
 
 
 def params_required(
-    fields: Mapping[str, Any], reason: str = "", payload: Mapping[str, Any] | None = None
+    fields: Mapping[str, Any],
+    reason: str = "",
+    payload: Mapping[str, Any] | None = None,
+    *,
+    expires_in_s: float | None = None,
 ) -> dict[str, Any]:
     """What a tool returns when values are missing.
 
     `fields` maps each parameter to its JSON Schema, such as `{"environment": {"enum": ["prod", "staging"]}}`.
     The values are merged into the call's arguments and the tool runs again. A tool that returns this must
-    not have had an effect.
+    not have had an effect. `expires_in_s`: seconds that a person has; None: as the tool declares.
     """
-    return _interrupt(InterruptType.PARAMS_REQUIRED, reason, {"fields": dict(fields), **(payload or {})})
+    payload = {"fields": dict(fields), **(payload or {})}
+    return _interrupt(InterruptType.PARAMS_REQUIRED, reason, payload, expires_in_s)
 
 
-def confirm_risky(reason: str, payload: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def confirm_risky(
+    reason: str, payload: Mapping[str, Any] | None = None, *, expires_in_s: float | None = None
+) -> dict[str, Any]:
     """What a tool returns when a person must agree first.
 
     After a yes the tool runs again with `context.approved` set; it must not have had an effect before.
+    `expires_in_s`: seconds that a person has; None: as the tool declares.
     """
-    return _interrupt(InterruptType.CONFIRM_RISKY, reason, dict(payload or {}))
+    return _interrupt(InterruptType.CONFIRM_RISKY, reason, dict(payload or {}), expires_in_s)
 
 
-def _interrupt(kind: InterruptType, reason: str, payload: dict[str, Any]) -> dict[str, Any]:
-    return {"interrupt": True, "interruptType": kind.value, "reason": reason, "payload": payload}
+def _interrupt(
+    kind: InterruptType, reason: str, payload: dict[str, Any], expires_in_s: float | None
+) -> dict[str, Any]:
+    asked = {"interrupt": True, "interruptType": kind.value, "reason": reason, "payload": payload}
+    return asked if expires_in_s is None else {**asked, "expiresInSeconds": expires_in_s}
 
 
 def asks(result: Any) -> bool:
@@ -101,15 +114,28 @@ def returned_question(
     given = result.get("payload")
     payload = plain(dict(given)) if isinstance(given, Mapping) else {}
     question = make_question(
-        call, tool, InterruptType(word), str(result.get("reason") or ""), payload, run_id=run_id, step=step
+        call,
+        tool,
+        InterruptType(word),
+        str(result.get("reason") or ""),
+        payload,
+        run_id=run_id,
+        step=step,
+        expires_in_s=_seconds(result.get("expiresInSeconds")),
     )
     _must_be_answerable(question, tool)
     return question
 
 
+def _seconds(value: Any) -> float | None:
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value > 0):
+        return value
+    raise ValueError(f"expiresInSeconds is a number above 0, not {value!r}")
+
+
 def _must_be_answerable(question: Question, tool: Tool) -> None:
     """Raises `ValueError` for fields that the tool does not take, or a schema that is none."""
-    unknown = set(question["response_schema"].get("properties", {})) - set(tool.parameters.model_fields)
+    unknown = set(question["response_schema"].get("properties", {})) - set(tool.schema["properties"])
     if unknown:
         raise ValueError(f"it asks for {', '.join(sorted(unknown))}, which it does not take")
     try:
@@ -127,27 +153,41 @@ def make_question(
     *,
     run_id: str,
     step: int,
+    expires_in_s: float | None = None,
 ) -> Question:
     """A question with the id that any process gives it again.
 
-    It derives from run, step, call, and how many questions about the call were answered before.
+    It derives from run, step, call, and how many questions about the call were answered before. Its time is
+    `expires_in_s`, else the tool's; whether a write happened is asked until somebody says so.
     """
     schema = _response_schema(kind, tool, payload)
-    identity = f"{run_id}\n{step}\n{call['id']}\n{call.get('asked', 0)}"
-    return {
-        "id": f"int_{hashlib.sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}",
+    question: Question = {
+        "id": question_id(run_id, step, call),
         "call_id": call["id"],
         "type": kind.value,
         "reason": reason,
         "payload": payload,
         "response_schema": schema,
     }
+    lasts = tool.expires_in_s if expires_in_s is None else expires_in_s
+    if lasts is not None and kind is not InterruptType.OUTCOME_UNKNOWN:
+        question["expires_in_s"] = lasts
+    if tool.approvers is not None and kind is InterruptType.CONFIRM_RISKY:
+        question["approvals"] = tool.approvers.asked(call.get("agreed", ()))
+    return question
+
+
+def question_id(run_id: str, step: int, call: Call) -> str:
+    """The id of the next question about a call: derived, so that asking again is asking once."""
+    identity = f"{run_id}\n{step}\n{call['id']}\n{call.get('asked', 0)}"
+    return f"int_{hashlib.sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
 def _values_schema(tool: Tool, payload: Mapping[str, Any]) -> dict[str, Any]:
     fields = payload.get("fields", [])
     if isinstance(fields, Mapping):  # a tool that returned its question brings its own schemas
         properties = {name: dict(schema) for name, schema in fields.items()}
+        properties |= {name: tool.schema["properties"][name] for name in tool.secret if name in fields}
     else:
         properties = {name: tool.schema["properties"][name] for name in fields}
     schema: dict[str, Any] = {
@@ -163,6 +203,10 @@ def _values_schema(tool: Tool, payload: Mapping[str, Any]) -> dict[str, Any]:
 
 def _verdict_schema(tool: Tool) -> dict[str, Any]:
     arguments = {k: v for k, v in tool.schema.items() if k != "$defs"}
+    if tool.secret:  # an edit leaves them as they are
+        kept = {"const": HIDDEN, "default": HIDDEN}
+        arguments["properties"] = {**arguments["properties"], **dict.fromkeys(tool.secret, kept)}
+        arguments["required"] = [name for name in arguments.get("required", ()) if name not in tool.secret]
     schema: dict[str, Any] = {
         "oneOf": [
             _action("approve"),
@@ -210,7 +254,9 @@ def check_answer(
     if not problems:
         problems = _argument_problems(question, arguments, answer, tool, masker)
     if problems:
-        raise InvalidAnswer(question["id"], problems)
+        # some complaints quote the value: a secret is not to be read in an error either
+        hides = Masker(()).hiding(forms(answer[name] for name in tool.secret if name in answer))
+        raise InvalidAnswer(question["id"], {place: hides.text(why) for place, why in problems.items()})
     return answer
 
 
@@ -257,7 +303,8 @@ def _argument_problems(
     result = _arguments_after(question, arguments, answer, masker)
     if result is None:
         return {}
-    problems = tool.problems(result)
+    filled = () if answer.get("action") == "edit" else [name for name in tool.secret if name in answer]
+    problems = tool.problems(result, given=filled)
     wrong = dict(problems.wrong)
     if answer.get("action") == "edit":
         wrong |= dict.fromkeys(problems.missing, "is required")
@@ -285,8 +332,9 @@ def _arguments_after(
         return {**arguments, **defaults, **answer}
     if answer.get("action") == "edit":
         # whole fields, so that a field whose name alone says that it is secret is known again
-        shown: dict[str, Any] = masker.data(dict(arguments))
-        return {
+        shown: dict[str, Any] = masker.data(hidden(arguments))
+        kept = {name: value for name, value in arguments.items() if is_sealed(value)}
+        return kept | {
             name: arguments[name]
             if name in arguments and value == shown[name]
             else restored(value, arguments.get(name), masker)
@@ -295,8 +343,10 @@ def _arguments_after(
     return None
 
 
-def apply_answer(call: Call, answer: Answer, *, by: str | None, masker: Masker) -> Call:
-    """The call after its question was answered; `answer` was checked before.
+def apply_answer(
+    call: Call, answer: Answer, *, by: str | None, masker: Masker, at: str | None = None
+) -> Call:
+    """The call after its question was answered by somebody at some time; `answer` was checked before.
 
     `planned` when it may run (or must be judged again), else its outcome; an `observation` is left to the
     caller for those that the tools node tells in its own words.
@@ -312,9 +362,12 @@ def apply_answer(call: Call, answer: Answer, *, by: str | None, masker: Masker) 
             changed["asked_for"] = call["arguments"] or {}
         changed["arguments"] = arguments
         if arguments != call["arguments"]:  # an agreement holds for the arguments it was given to
-            changed.pop("approved", None)
-            changed.pop("approved_by", None)
-    if action in ("approve", "edit"):
+            for name in ("approved", "approved_by", "agreed"):
+                changed.pop(name, None)  # type: ignore[misc]
+    needed = question.get("approvals", {}).get("needed", 1)
+    if action == "edit" and needed > 1:  # whoever edits agrees to that; the others are asked about it anew
+        changed["agreed"] = [{"by": by, "at": at}]
+    elif action in ("approve", "edit"):
         changed["approved"] = True
         changed["approved_by"] = by
     changed["state"] = _STATE_AFTER.get(action or "", CallState.PLANNED).value

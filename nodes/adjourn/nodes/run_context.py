@@ -16,14 +16,21 @@ from langchain_core.runnables import RunnableConfig
 from adjourn.checkpoints.events import Event
 from adjourn.nodes.attempt import Places
 from adjourn.nodes.calls import Call, Question
+from adjourn.nodes.flow_state import StepMove
+from adjourn.nodes.clock import Clock
 from adjourn.nodes.outcome import Outcome
+from adjourn.nodes.sealing import Keyring
+from adjourn.nodes.spending import Spent
 
 RUN_KEY = "__adjourn_run"
 
 
 @dataclass(frozen=True, slots=True)
 class StepFacts:
-    """What is written down about one model call. Times are ISO 8601, UTC."""
+    """What is written down about one model call. Times are ISO 8601, UTC; tokens are None where nobody told them.
+
+    `counted`: False for the call outside the count, at the end (C-57).
+    """
 
     step: int
     model: str
@@ -31,6 +38,10 @@ class StepFacts:
     latency_ms: int
     input_tokens: int | None
     output_tokens: int | None
+    cached_tokens: int | None
+    reasoning_tokens: int | None
+    cost: float
+    counted: bool
     started_at: str
     ended_at: str
 
@@ -65,6 +76,10 @@ class Ledger(Protocol):
         """The model has spoken: its step, its calls, and the events that tell so."""
         ...
 
+    def entered(self, step: int, call: Call, *, attempt: int) -> None:
+        """A read enters its tool. Nothing is stored before its outcome, which then says when that was."""
+        ...
+
     def settle(self, step: int, call: Call, outcome: Outcome) -> None:
         """A call got its outcome without running."""
         ...
@@ -87,6 +102,14 @@ class Ledger(Protocol):
 
     def discarded(self, step: int) -> int:
         """How many attempts at a step's model call have been voided, by earlier owners too."""
+        ...
+
+    async def spent_below(self) -> Spent:
+        """What the runs that work for this one have spent, theirs included."""
+        ...
+
+    def flow(self, moves: Sequence[StepMove]) -> None:
+        """Steps of a flow have come to other states, in this order; it rides on the superstep's checkpoint."""
         ...
 
     def emit(self, event: Event) -> None:
@@ -120,7 +143,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """One run, as its nodes see it."""
+    """One run, as its nodes see it. `began_at` is in seconds since 1970; None: nobody wrote it down."""
 
     run_id: str
     thread_id: str
@@ -129,6 +152,9 @@ class RunContext:
     started_by: str | None = None
     cancel: Cancel = field(default_factory=Cancel)
     places: Places = field(default_factory=Places)
+    clock: Clock = field(default_factory=Clock)
+    began_at: float | None = None
+    keyring: Keyring = field(default_factory=Keyring)
 
 
 class NoLedger:
@@ -141,6 +167,7 @@ class NoLedger:
         return False
 
     def plan_step(self, facts: StepFacts, calls: Sequence[Call], events: Sequence[Event]) -> None: ...
+    def entered(self, step: int, call: Call, *, attempt: int) -> None: ...
     def settle(self, step: int, call: Call, outcome: Outcome) -> None: ...
     def ask(self, step: int, questions: Sequence[tuple[Call, Question]]) -> None: ...
     async def start(
@@ -152,6 +179,10 @@ class NoLedger:
     def discarded(self, step: int) -> int:
         return 0
 
+    async def spent_below(self) -> Spent:
+        return Spent()
+
+    def flow(self, moves: Sequence[StepMove]) -> None: ...
     def emit(self, event: Event) -> None: ...
     async def tell(self, event: Event) -> None: ...
 

@@ -27,8 +27,8 @@ from pydantic import PrivateAttr
 
 from adjourn.nodes.assembly import Assembler, Fragment, canonical
 from adjourn.nodes.providers import PROVIDERS
+from adjourn.nodes.stored_form import assistant_message, sent_calls
 from adjourn.nodes.wire_in import read
-from adjourn.nodes.wire_out import assistant_message, sent_calls
 
 __all__ = [
     "Fails",

@@ -10,6 +10,8 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langgraph.graph.message import add_messages
 
 from adjourn.nodes.calls import Call
+from adjourn.nodes.counters import Counters, kept, log_of, new_counters
+from adjourn.nodes.flow_state import FlowState
 
 Outcome = Literal["model", "tools", "ask", "finish"]
 
@@ -24,7 +26,9 @@ class RunState(TypedDict, total=False):
     outcome: Outcome  # where the last node wants to go
     stop_reason: str | None
     note: str | None  # what the runtime tells the model in the next request only
-    protocol_errors: int  # refused turns in a row
+    counters: Counters  # what the run has spent and done so far: see `counters_of`
+    tried: Annotated[list[str], log_of]  # its calls, for `repeats.py`
+    flow: FlowState  # where a flow stands; free loops have none
     language: str  # of the texts that users and the model see: "en" or "zh"
 
 
@@ -34,7 +38,8 @@ FRESH: RunState = {
     "outcome": "model",
     "stop_reason": None,
     "note": None,
-    "protocol_errors": 0,
+    "counters": kept(new_counters()),
+    "tried": None,  # type: ignore[typeddict-item]  # what `log_of` takes for a beginning
 }
 
 

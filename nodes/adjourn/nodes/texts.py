@@ -1,8 +1,13 @@
 """What the runtime says to users and models, in English and Chinese.
 
-One table: key -> language -> text. `say` picks the user's language; a language that is not bundled is
-answered in English. Other languages can be added with `TEXTS[key]["fr"] = ...`.
+One table: key -> language -> text. `say` picks the user's language; a text that is not there in it is said in
+English. `add_language` brings another one.
 """
+
+import string
+from collections.abc import Callable, Mapping
+
+from adjourn.checkpoints.errors import UsageError
 
 TEXTS: dict[str, dict[str, str]] = {
     "invalid_arguments": {
@@ -56,6 +61,14 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "{tool} was asked to call less often: {why}",
         "zh": "{tool} 被要求降低调用频率：{why}",
     },
+    "rate_limited.here": {
+        "en": "{tool} was not run: it may run {rate}, and its turn would come too late. Go on without it, or call it later.",
+        "zh": "没有执行 {tool}：它的频率上限是 {rate}，等不到它的次序。请先做其他事，或稍后再调用。",
+    },
+    "unavailable.busy": {
+        "en": "{tool} was not run: earlier calls were given up and have not ended yet.",
+        "zh": "没有执行 {tool}：之前被放弃的调用还没有结束。",
+    },
     "cancelled": {"en": "{tool} was cancelled.", "zh": "{tool} 已被取消。"},
     "run_stopped": {
         "en": "{tool} was not run: the run had stopped.",
@@ -72,6 +85,35 @@ TEXTS: dict[str, dict[str, str]] = {
     "skipped_after_failure": {
         "en": "{tool} was not run: an earlier write of this step did not succeed.",
         "zh": "没有执行 {tool}：同一步中前面的写操作没有成功。",
+    },
+    "timeout.run": {
+        "en": "{tool} was given up: the time of the run is over.",
+        "zh": "已放弃等待 {tool}：本次运行的时间已经用完。",
+    },
+    "repeated_call": {
+        "en": "{tool} was not run: the same call succeeded before in this run, and nothing was written since. "
+        "Its result is in 'data'.",
+        "zh": "没有执行 {tool}：本次运行中同样的调用已经成功过，之后也没有写操作。它的结果见 'data'。",
+    },
+    "repeated_call.suggestion": {
+        "en": "Use that result, call something else, or answer. Do not make this call again.",
+        "zh": "请使用该结果、换一个调用，或者直接回答。不要再次发起这个调用。",
+    },
+    "repeated_call.copy": {
+        "en": "{tool} was run once for two calls of this step with the same arguments: its result is that of call {twin}.",
+        "zh": "这一步中有两个参数相同的 {tool} 调用，只执行了一次：结果与调用 {twin} 相同。",
+    },
+    "repeated_call.cycle": {
+        "en": "{tool} was not run: the last calls go round in circles.",
+        "zh": "没有执行 {tool}：最近的调用在原地打转。",
+    },
+    "tool_disabled": {
+        "en": "{tool} was not run: it failed {times} times in a row and is switched off for the rest of this run.",
+        "zh": "没有执行 {tool}：它已经连续失败 {times} 次，本次运行中不再可用。",
+    },
+    "tool_disabled.suggestion": {
+        "en": "Go on without {tool}, or tell the user what could not be done.",
+        "zh": "请不要再使用 {tool}，或者告诉用户哪些事情无法完成。",
     },
     "awaiting_user": {"en": "{tool} waits for a person.", "zh": "{tool} 正在等待人员处理。"},
     "user_declined": {
@@ -103,9 +145,52 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "{tool} was started and its outcome was not recorded. Did it happen?",
         "zh": "{tool} 已经开始执行，但结果没有记录下来。它执行成功了吗?",
     },
+    "skipped_in_serial_step": {
+        "en": "{tool} was not run: it is not what this step of the flow does.",
+        "zh": "没有执行 {tool}：流程的当前步骤不允许这个操作。",
+    },
+    "flow.tool": {
+        "en": "Step {place} of {of}, {step}. Call {tool} now; nothing else can be called in this step. {prompt}",
+        "zh": "第 {place} 步（共 {of} 步）：{step}。现在请调用 {tool}；这一步不能调用其他工具。{prompt}",
+    },
+    "flow.loop": {
+        "en": "Step {place} of {of}, {step}. {prompt} Answer when this step is done.",
+        "zh": "第 {place} 步（共 {of} 步）：{step}。{prompt} 完成这一步后请给出回答。",
+    },
+    "flow.closing": {
+        "en": "All steps are done. Tell the user what was done, from the results above. No tool can be called.",
+        "zh": "所有步骤都已完成。请根据以上结果告诉用户做了什么。不能再调用工具。",
+    },
+    "flow.done": {"en": "Done: {done}.", "zh": "已完成：{done}。"},
+    "flow.failed": {
+        "en": "The flow stopped at “{step}”: {why} Done before: {done}.",
+        "zh": "流程在“{step}”停止：{why} 此前已完成：{done}。",
+    },
+    "flow.nothing": {"en": "nothing", "zh": "无"},
+    "flow.no_call": {"en": "The tool of this step was not called.", "zh": "没有调用这一步的工具。"},
     "stop.max_steps": {
         "en": "I stopped after {steps} steps without a final answer.",
         "zh": "已执行 {steps} 步，仍没有得到最终答案，现在停止。",
+    },
+    "stop.timeout": {
+        "en": "I stopped: the time for this run is over.",
+        "zh": "本次运行的时间已经用完，现在停止。",
+    },
+    "stop.budget_spent": {
+        "en": "I stopped: the budget for this run is spent.",
+        "zh": "本次运行的预算已经用完，现在停止。",
+    },
+    "stop.loop_detected": {
+        "en": "I stopped: the same calls came again and again.",
+        "zh": "同样的调用反复出现，现在停止。",
+    },
+    "stop.too_many_fails": {
+        "en": "I stopped: the calls of {fails} steps in a row all failed.",
+        "zh": "连续 {fails} 步的调用全部失败，现在停止。",
+    },
+    "stop.no_evidence": {
+        "en": "I stopped: there was no answer that rests on what the tools had to bring.",
+        "zh": "没有得到以工具结果为依据的答案，现在停止。",
     },
     "stop.protocol_error": {
         "en": "I stopped: the model's output could not be used twice in a row.",
@@ -114,7 +199,59 @@ TEXTS: dict[str, dict[str, str]] = {
     "stop.cancelled": {"en": "The run was cancelled.", "zh": "运行已被取消。"},
     "stop.found": {"en": "What was found so far: {found}", "zh": "目前找到的内容：{found}"},
     "stop.nothing": {"en": "Nothing was found so far.", "zh": "目前没有找到任何内容。"},
+    "model_refused": {"en": "The model declined to answer.", "zh": "模型拒绝回答。"},
+    "runtime.refused": {
+        "en": "Your last turn was not used: {problem}. Send it again.",
+        "zh": "你的上一次输出没有被采用：{problem}。请重新输出。",
+    },
+    "runtime.cut": {
+        "en": "Your last message was cut off. Go on exactly where it stops; repeat nothing.",
+        "zh": "你的上一条消息被截断了。请从断开处继续，不要重复已有内容。",
+    },
+    "runtime.no_evidence": {
+        "en": "Your answer was not used: it must rest on results of {missing}. Call that first.",
+        "zh": "你的回答没有被采用：它必须以 {missing} 的结果为依据。请先调用它。",
+    },
+    "runtime.one_of": {"en": "one of {names}", "zh": "{names} 之一"},
+    "runtime.steps_left": {
+        "en": "Steps left, this one included: {left}.",
+        "zh": "剩余步数（包括这一步）：{left}。",
+    },
+    "runtime.last_word": {
+        "en": "No steps are left and the tools are switched off. Tell the user what was found and what is still open.",
+        "zh": "步数已经用完，工具已关闭。请告诉用户找到了什么、还有什么没有完成。",
+    },
 }
+
+
+LANGUAGES: list[tuple[str, Callable[[str], bool]]] = [
+    ("zh", lambda text: any("\u4e00" <= character <= "\u9fff" for character in text))
+]
+
+
+def add_language(language: str, texts: Mapping[str, str], *, used_for: Callable[[str], bool]) -> None:
+    """Say `texts` (key -> text, with the same `{values}` as in English) to users for whose message `used_for` is true.
+
+    What is not among them is said in English. The language that was added last is asked first. Call it once in each
+    process, where the app is made; again with the same language replaces what was added.
+    Raises `UsageError` for a key that is not in `TEXTS`, or a value that the English text does not have.
+    """
+    for key, text in texts.items():
+        if key not in TEXTS:
+            raise UsageError(f"there is no text {key!r}; the keys are those of adjourn.nodes.texts.TEXTS")
+        try:
+            foreign = _values(text) - _values(TEXTS[key]["en"])
+        except ValueError as error:
+            raise UsageError(f"the text of {key!r} is no format string: {error}") from error
+        if foreign:
+            raise UsageError(f"the text of {key!r} has no value for {', '.join(sorted(foreign))}")
+    for key, text in texts.items():
+        TEXTS[key][language] = text
+    LANGUAGES[:] = [(language, used_for), *(one for one in LANGUAGES if one[0] != language)]
+
+
+def _values(text: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
 
 
 def say(key: str, language: str, **values: object) -> str:
@@ -127,5 +264,5 @@ def say(key: str, language: str, **values: object) -> str:
 
 
 def language_of(text: str) -> str:
-    """`"zh"` when the text holds Chinese characters, else `"en"`."""
-    return "zh" if any("\u4e00" <= character <= "\u9fff" for character in text) else "en"
+    """The language of a user's message: one that was added, else `"zh"` where it holds Chinese characters, else `"en"`."""
+    return next((language for language, used_for in LANGUAGES if used_for(text)), "en")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from adjourn.nodes.wire_out import sent_calls
+from adjourn.nodes.stored_form import sent_calls
 
 if TYPE_CHECKING:
     from tiktoken import Encoding

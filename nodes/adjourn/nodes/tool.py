@@ -6,41 +6,36 @@ the model calls it.
 """
 
 import inspect
-import json
-import typing
-import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, overload
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
-
 from adjourn.checkpoints.errors import ToolDefinitionError
 from adjourn.checkpoints.lifecycle import Effect
+from adjourn.nodes.approvers import Approvers
 from adjourn.nodes.context import ToolContext
+from adjourn.nodes.evidence import IsEmpty
+from adjourn.nodes.parameters import Arguments, Injected, Parameters, inner, signature_of
+from adjourn.nodes.sealing import hidden, is_sealed
+from adjourn.nodes.throttle import Rate, Throttle
 
 TIMEOUT_S = 30.0  # C-28; long enough for a slow API, short enough that a person still waits
 RESULT_LIMIT = 8_000  # C-74, characters: about 2,000 tokens, so that ten results fit a small context
 
 RETRIES = 2  # C-30
 
-Arguments = dict[str, Any]
 EffectOf = Effect | str | Callable[[Arguments], Effect | str]
 VerifyOf = Callable[[ToolContext], Any] | None
 ConfirmOf = bool | str | Callable[[Arguments], bool | str | None] | None
-
-
-class _Parameters(BaseModel):
-    # C-26: no coercion (but int for float, and what JSON writes as text, such as dates), no unknown names
-    model_config = ConfigDict(strict=True, extra="forbid", arbitrary_types_allowed=True)
 
 
 @dataclass(frozen=True)
 class ArgumentProblems:
     """What is wrong with a call's arguments. Empty in both fields: nothing.
 
-    `missing` holds the `ask_for` parameters that a person can fill; `wrong` maps a field to what was expected.
+    `missing` holds the parameters that a person fills; `wrong` maps a field to what was expected.
     """
 
     missing: tuple[str, ...] = ()
@@ -57,7 +52,7 @@ class Tool:
     name: str
     description: str
     function: Callable[..., Any]
-    parameters: type[BaseModel]
+    parameters: Parameters
     effect: EffectOf = Effect.WRITE
     timeout_s: float | None = TIMEOUT_S
     ask_for: tuple[str, ...] = ()
@@ -70,7 +65,15 @@ class Tool:
     result_limit: int = RESULT_LIMIT
     merge_by: tuple[str, ...] = ()
     rank_by: str | None = None
-    context_parameter: str | None = None
+    repeatable: bool = False
+    is_empty: IsEmpty | None = None
+    injected: Injected = field(default_factory=dict)
+    secret: tuple[str, ...] = ()
+    model_fields: tuple[str, ...] | None = None
+    max_parallel: int | None = None
+    rate: str | None = None
+    expires_in_s: float | None = None
+    approvers: Approvers | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -79,38 +82,47 @@ class Tool:
     def is_async(self) -> bool:
         """Whether the function is a coroutine function; others run in a thread of their own."""
         return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(
-            getattr(self.function, "__call__", None)  # noqa: B004 - a callable object may have an async __call__
+            getattr(inner(self.function), "__call__", None)  # noqa: B004 - a callable object may have an async __call__
         )
 
     @cached_property
+    def throttle(self) -> Throttle:
+        """The bound and the rate of this tool, for all runs of this process that use this very tool (C-21)."""
+        return Throttle(self.max_parallel, None if self.rate is None else Rate.of(self.rate))
+
+    @cached_property
     def schema(self) -> dict[str, Any]:
-        """JSON Schema of all parameters."""
-        schema = self.parameters.model_json_schema()
-        schema.pop("title", None)
-        schema.pop("description", None)
-        schema.setdefault("properties", {})
-        return schema
+        """JSON Schema of all parameters. What is secret is marked `writeOnly`."""
+        schema = dict(self.parameters.schema)
+        marked = {name: {**schema["properties"][name], "writeOnly": True} for name in self.secret}
+        return {**schema, "properties": {**schema["properties"], **marked}}
 
     @cached_property
     def for_model(self) -> dict[str, Any]:
         """The tool as a model is told of it, in the shape every LangChain chat model binds.
 
-        What a person may fill is optional here (C-38).
+        What a person may fill is optional here (C-38), and what is secret is not there (C-73).
         """
-        parameters = dict(self.schema)
-        required = [name for name in parameters.get("required", ()) if name not in self.ask_for]
-        parameters.pop("required", None)
+        parameters = {key: value for key, value in self.schema.items() if key != "required"}
+        known = parameters["properties"]
+        parameters["properties"] = {name: one for name, one in known.items() if name not in self.secret}
+        required = [name for name in self.schema.get("required", ()) if name not in self.by_people]
         if required:
             parameters["required"] = required
         function = {"name": self.name, "description": self.description, "parameters": parameters}
         return {"type": "function", "function": function}
+
+    @property
+    def by_people(self) -> tuple[str, ...]:
+        """The parameters that a person is asked for when they are missing."""
+        return (*self.ask_for, *self.secret)
 
     def effect_of(self, arguments: Arguments) -> Effect:
         """What this call does; a declaration that raises or says nonsense makes it a write (C-19)."""
         if not callable(self.effect):
             return Effect(self.effect)
         try:
-            return Effect(self.effect(arguments))
+            return Effect(self.effect(hidden(arguments)))
         except Exception:
             return Effect.WRITE
 
@@ -119,7 +131,7 @@ class Tool:
         if not callable(self.resource):
             return self.resource
         try:
-            return self.resource(arguments)
+            return self.resource(hidden(arguments))
         except Exception:
             return None
 
@@ -128,7 +140,7 @@ class Tool:
 
         A function that raises asks: whoever declared a risk would rather be asked once too often.
         """
-        asked = self.confirm
+        asked, arguments = self.confirm, hidden(arguments)
         if callable(asked):
             try:
                 asked = asked(arguments)
@@ -141,44 +153,40 @@ class Tool:
         defaults = {k: v["default"] for k, v in self.schema["properties"].items() if "default" in v}
         return _fill(asked, {**defaults, **arguments})
 
-    def problems(self, arguments: Arguments) -> ArgumentProblems:
-        """What keeps `arguments` (JSON data) from running. Runs no user code but validators."""
-        try:
-            self._validate(arguments)
-        except ValidationError as error:
-            return self._sort(error, arguments)
-        except Exception as error:  # a validator of the tool's own that raises what it likes
-            return ArgumentProblems(wrong={"": f"{type(error).__name__}: {error}"})
-        asked = tuple(name for name in self.ask_for if name not in arguments)
-        return ArgumentProblems(missing=asked)
+    def problems(self, arguments: Arguments, *, given: Collection[str] = ()) -> ArgumentProblems:
+        """What keeps `arguments` (JSON data) from running. Runs no user code but validators.
 
-    def _validate(self, arguments: Arguments) -> BaseModel:
-        # as JSON, so that dates and enums may come as text; the standard library writes integers of any size
-        return self.parameters.model_validate_json(json.dumps(arguments), strict=True)
-
-    def _sort(self, error: ValidationError, arguments: Arguments) -> ArgumentProblems:
-        missing = tuple(name for name in self.ask_for if name not in arguments)
-        wrong: dict[str, str] = {}
-        for one in error.errors(include_url=False, include_context=False, include_input=False):
-            where = ".".join(str(part) for part in one["loc"])
-            if where not in missing:
-                wrong.setdefault(where, one["msg"])
+        A secret parameter holds what a person gave, sealed; its value was checked before that. `given` names
+        those that a person is giving now, in plain.
+        """
+        missing = tuple(name for name in self.by_people if name not in arguments)
+        sealed = {name for name in self.secret if name in arguments and is_sealed(arguments[name])}
+        unseen = {*missing, *(sealed - set(given))}
+        wrong = {
+            place: why
+            for place, why in self.parameters.wrong(arguments).items()
+            if place.partition(".")[0] not in unseen
+        }
+        for name, value in arguments.items():
+            if name in self.secret and name not in sealed and name not in given:
+                wrong[name] = "a person fills this in; leave it out"
+            elif name not in self.secret and is_sealed(
+                value
+            ):  # it would be shown as a secret, and hide what runs
+                wrong[name] = "a text may not begin like a sealed secret"
         return ArgumentProblems(missing, wrong)
 
     def without_blanks(self, arguments: Arguments) -> Arguments:
         """`arguments` without the nulls and empty strings that models send for what a person should fill."""
-        return {k: v for k, v in arguments.items() if not (k in self.ask_for and v in (None, ""))}
+        return {k: v for k, v in arguments.items() if not (k in self.by_people and v in (None, ""))}
 
     def bind(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-        """Checked keyword arguments for the function, defaults filled and the context injected.
+        """Checked keyword arguments for the function, defaults filled and what the runtime fills injected.
 
         Raises `pydantic.ValidationError` when they do not fit; call `problems` first.
         """
-        checked = self._validate(arguments)
-        values = {name: getattr(checked, name) for name in type(checked).model_fields}
-        if self.context_parameter:
-            values[self.context_parameter] = context
-        return values
+        values = self.parameters.values(arguments)
+        return values | {name: given(context) for name, given in self.injected.items()}
 
 
 def _fill(template: str, arguments: Arguments) -> str:
@@ -207,6 +215,14 @@ def tool(
     result_limit: int = ...,
     merge_by: tuple[str, ...] = (),
     rank_by: str | None = None,
+    repeatable: bool = False,
+    is_empty: IsEmpty | None = None,
+    expires_in_s: float | None = None,
+    approvers: Approvers | None = None,
+    secret: tuple[str, ...] | list[str] = ...,
+    model_fields: tuple[str, ...] | list[str] | None = None,
+    max_parallel: int | None = None,
+    rate: str | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -226,6 +242,14 @@ def tool(
     result_limit: int = RESULT_LIMIT,
     merge_by: tuple[str, ...] = (),
     rank_by: str | None = None,
+    repeatable: bool = False,
+    is_empty: IsEmpty | None = None,
+    expires_in_s: float | None = None,
+    approvers: Approvers | None = None,
+    secret: tuple[str, ...] | list[str] = (),
+    model_fields: tuple[str, ...] | list[str] | None = None,
+    max_parallel: int | None = None,
+    rate: str | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a function, sync or async.
 
@@ -243,18 +267,32 @@ def tool(
       again; only reads and idempotent writes are (C-30).
     - `result_limit`: characters of the result that the model may see.
     - `merge_by`, `rank_by`: records of a result that share these keys become one, the highest rank first (C-75).
+    - `repeatable`: the same call may be made again and again (a clock, a status to poll); else a call that succeeded
+      before in the run, with no write since, is answered with that result (C-54).
+    - `is_empty`: told the data that the model sees, says whether it is no evidence (C-56); null, "", [] and {} never are.
+    - `expires_in_s`: how many seconds a person has to answer a question about a call; then it never runs and the
+      model is told `expired`. None: a question waits until it is answered.
+    - `approvers`: how many people have to agree, and which; None: one, whoever it is.
+    - `secret`: parameters that a person always fills and the model never sees, as `Secret[...]` does (C-73).
+    - `model_fields`: the fields of a record, or of each record of a list, that the model is told; people see
+      all of them (C-32). None: all. A tool may also return `Told(for_model=..., for_people=...)`.
+    - `max_parallel`: attempts of this tool at the same time, over all runs of this process that use this very
+      tool, reads and writes alike (C-21). None: as many as the runs allow.
+    - `rate`: how often it may begin, over the same runs: `"10/min"`, `"5/s"`, `"200/h"`, `"3/10s"`. A call waits
+      for its turn, outside its own time limit; one whose turn would come too late is answered `rate_limited`.
 
     Raises `ToolDefinitionError` for a function that a model could not call or be told of.
     """
 
     def make(fn: Callable[..., Any]) -> Tool:
-        tool_name: str = name or getattr(fn, "__name__", None) or type(fn).__name__
-        fields, context_parameter = _fields(fn, tool_name)
+        below = inner(fn)
+        tool_name: str = name or getattr(below, "__name__", None) or type(below).__name__
+        takes = signature_of(fn, tool_name)
         made = Tool(
             name=tool_name,
-            description=(description or inspect.getdoc(fn) or "").strip(),
+            description=(description or inspect.getdoc(below) or "").strip(),
             function=fn,
-            parameters=_model(tool_name, fields),
+            parameters=takes.parameters,
             effect=effect,
             timeout_s=timeout_s,
             ask_for=tuple(ask_for),
@@ -267,68 +305,103 @@ def tool(
             result_limit=result_limit,
             merge_by=tuple(merge_by),
             rank_by=rank_by,
-            context_parameter=context_parameter,
+            repeatable=repeatable,
+            is_empty=is_empty,
+            injected=takes.injected,
+            secret=(*takes.secret, *(one for one in secret if one not in takes.secret)),
+            model_fields=None if model_fields is None else tuple(model_fields),
+            max_parallel=max_parallel,
+            rate=rate,
+            expires_in_s=expires_in_s,
+            approvers=approvers,
         )
         return checked(made)
 
     return make if function is None else make(function)
 
 
-def _fields(fn: Callable[..., Any], name: str) -> tuple[dict[str, Any], str | None]:
-    target = fn if inspect.isroutine(fn) else type(fn).__call__
-    try:
-        hints = typing.get_type_hints(target, include_extras=True)
-    except NameError as error:
-        raise ToolDefinitionError(f"tool {name}: a type of its signature cannot be found: {error}") from error
-    fields: dict[str, Any] = {}
-    context_parameter = None
-    for parameter in inspect.signature(fn).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise ToolDefinitionError(
-                f"tool {name}: parameter {parameter} has no name that a model could give; use plain parameters"
-            )
-        kind = hints.get(parameter.name, Any)
-        if kind is ToolContext:
-            context_parameter = parameter.name
-            continue
-        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
-        fields[parameter.name] = (kind, default)
-    return fields, context_parameter
-
-
-def _model(name: str, fields: dict[str, Any]) -> type[BaseModel]:
-    """The parameters as a pydantic model. Names such as `json` shadow its methods, which does no harm here."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            return create_model(f"{name}_arguments", __base__=_Parameters, **fields)
-    except Exception as error:
-        raise ToolDefinitionError(f"tool {name}: a parameter cannot be given by a model: {error}") from error
-
-
 def checked(made: Tool) -> Tool:
     """The tool, if a model can be told of it and can call it. Raises `ToolDefinitionError`."""
-    if (
-        not made.name.replace("_", "").replace("-", "").isalnum()
-        or len(made.name) > 64
-        or not made.name.isascii()
-    ):
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", made.name):
         raise ToolDefinitionError(f"tool {made.name!r}: a name is 1 to 64 letters, digits, _ or -")
-    if not made.description:
-        raise ToolDefinitionError(f"tool {made.name}: a model needs a description; write a docstring")
-    if isinstance(made.effect, str) and made.effect not in set(Effect):
-        raise ToolDefinitionError(f"tool {made.name}: effect is 'read' or 'write', not {made.effect!r}")
-    if made.timeout_s is not None and not made.timeout_s > 0:
-        raise ToolDefinitionError(f"tool {made.name}: timeout_s is above 0, or None for no limit")
-    if made.retries < 0:
-        raise ToolDefinitionError(f"tool {made.name}: retries is a whole number from 0, not {made.retries!r}")
-    unknown = [name for name in made.ask_for if name not in made.parameters.model_fields]
-    if unknown:
-        raise ToolDefinitionError(
-            f"tool {made.name}: ask_for names {', '.join(unknown)}, which it does not take"
-        )
+    problem = next((why for is_wrong, why in _DEFINED if is_wrong(made)), None)
+    if problem is not None:
+        raise ToolDefinitionError(f"tool {made.name}: {problem.format_map(vars(made))}")
     try:
-        made.schema  # noqa: B018 - a schema that cannot be made is said now, not at the first call
+        known = made.parameters.schema["properties"]
     except Exception as error:
         raise ToolDefinitionError(f"tool {made.name}: its parameters have no JSON Schema: {error}") from error
-    return made
+    for word, names in (("ask_for", made.ask_for), ("secret", made.secret)):
+        if unknown := [name for name in names if name not in known]:
+            raise ToolDefinitionError(
+                f"tool {made.name}: {word} names {', '.join(unknown)}, which it does not take"
+            )
+    return _checked_secrets(made)
+
+
+def _checked_secrets(made: Tool) -> Tool:
+    """What is secret is always filled by a person, and only where it can be told apart."""
+    for name, schema in made.parameters.schema["properties"].items():
+        if name in made.secret and "default" in schema:
+            raise ToolDefinitionError(
+                f"tool {made.name}: {name} is secret and has a default; a person always fills it, so take it away"
+            )
+        if name not in made.secret and _holds_a_secret(schema, made.parameters.schema):
+            raise ToolDefinitionError(
+                f"tool {made.name}: {name} has a secret inside; make the secret a parameter of its own"
+            )
+    secret = tuple(name for name in made.secret if name not in made.ask_for)
+    return made if secret == made.secret else replace(made, ask_for=_without(made.ask_for, made.secret))
+
+
+def _without(names: tuple[str, ...], others: Collection[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name not in others)
+
+
+def _holds_a_secret(schema: Any, whole: Mapping[str, Any]) -> bool:
+    """Whether a part of a schema is marked `writeOnly`, as pydantic marks its secret types."""
+    todo, seen = [schema], set[str]()
+    while todo:
+        one = todo.pop()
+        if isinstance(one, dict):
+            if one.get("writeOnly") is True:
+                return True
+            name = str(one.get("$ref", "")).removeprefix("#/$defs/")
+            if name and name not in seen:
+                seen.add(name)
+                todo.append(whole.get("$defs", {}).get(name))
+            todo += one.values()
+        elif isinstance(one, list):
+            todo += one
+    return False
+
+
+# What may not be declared so, and what is said of it.
+_DEFINED: tuple[tuple[Callable[[Tool], bool], str], ...] = (
+    (lambda made: not made.description, "a model needs a description; write a docstring"),
+    (
+        lambda made: isinstance(made.effect, str) and made.effect not in set(Effect),
+        "effect is 'read' or 'write', not {effect!r}",
+    ),
+    (
+        lambda made: made.timeout_s is not None and not made.timeout_s > 0,
+        "timeout_s is above 0, or None for no limit",
+    ),
+    (lambda made: made.retries < 0, "retries is a whole number from 0, not {retries!r}"),
+    (
+        lambda made: made.expires_in_s is not None and not made.expires_in_s > 0,
+        "expires_in_s is above 0, or None: it waits for ever",
+    ),
+    (
+        lambda made: made.approvers is not None and not isinstance(made.approvers, Approvers),
+        "approvers is Approvers(needed, of=names)",
+    ),
+    (
+        lambda made: made.max_parallel is not None and not made.max_parallel >= 1,
+        "max_parallel is a whole number from 1, or None for no bound, not {max_parallel!r}",
+    ),
+    (
+        lambda made: made.rate is not None and not Rate.is_one(made.rate),
+        "rate is a number and a time, such as '10/min', '5/s', '200/h' or '3/10s', not {rate!r}",
+    ),
+)

@@ -1,35 +1,44 @@
 """ToolsNode: run the next batch of the step's plan, and answer each call in request order.
 
 It never raises: whatever becomes of a call is its observation. Outcomes go to the ledger as they happen;
-observations go into the messages up to the batch that has ended, in request order, a provisional one for
-each call that has not run yet (C-41). It is replaced in place later, since message ids derive from the
-assistant message and the position.
+observations go into the messages up to the batch that has ended (`telling.py`). When the step is done, the limits
+of the run are looked at (`guards.py`).
 """
 
 import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 
 from adjourn.checkpoints.events import StepStarted
-from adjourn.checkpoints.lifecycle import CALL_MOVES, CallState, Effect, ErrorCode, InterruptType, move
-from adjourn.nodes.batch_budget import fit
+from adjourn.checkpoints.lifecycle import (
+    CALL_MOVES,
+    CallState,
+    Effect,
+    ErrorCode,
+    InterruptType,
+    StopReason,
+    move,
+)
 from adjourn.nodes.calls import Call, Question, is_final
 from adjourn.nodes.context import Happened
+from adjourn.nodes.counters import counters_of, kept
 from adjourn.nodes.execute import Executor, verified
-from adjourn.nodes.guards import Limits
+from adjourn.nodes.guards import Limits, stop_reason
+from adjourn.nodes.judging import Judge
 from adjourn.nodes.masking import Masker
-from adjourn.nodes.observations import failure
 from adjourn.nodes.outcome import Outcome, failed
 from adjourn.nodes.permission import Permission, Request, Verdict
 from adjourn.nodes.plan import next_batch, waiting
 from adjourn.nodes.questions import declared_question, make_question, returned_question
 from adjourn.nodes.run_context import RunContext, run_context
+from adjourn.nodes.sealing import hidden
+from adjourn.nodes.standing import left_s, standing_of
 from adjourn.nodes.state import Outcome as Route
 from adjourn.nodes.state import RunState, last_assistant
+from adjourn.nodes.stopping import in_doubt, stopped
+from adjourn.nodes.telling import tell
 from adjourn.nodes.texts import say
 from adjourn.nodes.tool import Tool
 
@@ -51,9 +60,7 @@ class ToolsNode:
         self.masker = masker or Masker()
 
     async def __call__(self, state: RunState, config: RunnableConfig) -> RunState:
-        work = _Batch(self, state, run_context(config))
-        await work.run()
-        return work.result()
+        return await _Batch(self, state, run_context(config)).work()
 
 
 def _is_write(call: Call) -> bool:
@@ -80,44 +87,103 @@ class _Batch:
         self.step = state["step"]
         self.language = state.get("language", "en")
         self.calls: list[Call] = [{**call} for call in state["calls"]]
+        self.settled_before = {
+            one["id"] for one in self.calls if is_final(one) and one.get("told") != "provisional"
+        }
         self.message_id = last_assistant(state["messages"]).id or f"{run.run_id}.{self.step}"
         self.upto = -1  # observations are told up to this position
+        self.counters = counters_of(state)
+        self.tried_before = len(self.counters["log"])
+        self.stop: StopReason | None = None  # why the run ends now, whatever is left of the step
+        run.clock.at_least(self.counters["active_ms"])
+        self.judge = Judge(
+            self.counters,
+            self.tools,
+            self.limits,
+            language=self.language,
+            messages=state["messages"],
+            message_id=self.message_id,
+        )
         self.executor = Executor(
-            self.tools, run, self.step, self.language, node.limits.max_parallel, node.masker
+            self.tools,
+            run,
+            self.step,
+            self.language,
+            node.limits.max_parallel,
+            node.masker,
+            left_s=left_s(self.counters, run, self.limits),
         )
 
-    async def run(self) -> None:
-        """Judge what has changed since, then run the next batch. A cancel settles all that has not ended."""
+    async def work(self) -> RunState:
+        """Judge what has changed since, run the next batch, and give what the node writes.
+
+        A cancel, or the end of the run's time, settles all that has not ended.
+        """
         self._judge()
-        batch = [] if self._is_cancelled() else next_batch(self.calls)
+        self._look_at_time()
+        batch = [] if self.stop else next_batch(self.calls)
         await self._run_all(batch)
         self._skip_after_failure()
         if batch:
             self.upto = batch[-1]["position"]
-        if self._is_cancelled():
-            await self._cancel_rest()
-        if not next_batch(self.calls):
-            self.upto = len(self.calls)
+        self._look_at_time()
+        if self.stop:
+            await self._settle_rest(self.stop, batch)
+        route = await self._route()
+        return self._written(route)
 
-    def _is_cancelled(self) -> bool:
-        return self.run_context.cancel.is_set()
+    def _look_at_time(self) -> None:
+        if self.run_context.cancel.is_set():
+            self.stop = StopReason.CANCELLED
+        elif not self.stop and (left := self._left_s()) is not None and left <= 0:
+            self.stop = StopReason.TIMEOUT
 
-    def result(self) -> RunState:
-        """What the node writes."""
-        route = self._route()
-        if route == "ask":
-            self._ask()
-        elif route == "model":
-            run = self.run_context
-            run.ledger.emit(StepStarted(run_id=run.run_id, path=run.path, step=self.step + 1))
-        return {"messages": self._tell(), "calls": self.calls, "outcome": route}
+    def _left_s(self) -> float | None:
+        return left_s(self.counters, self.run_context, self.limits)
 
-    def _route(self) -> Route:
-        if self._is_cancelled():
+    async def _route(self) -> Route:
+        """Where to go. When nothing more can run, the limits decide whether the run goes on; nobody is asked in vain."""
+        self._learn()
+        if self.stop:
             return "finish"
         if next_batch(self.calls):
             return "tools"
-        return "ask" if waiting(self.calls) else "model"
+        is_over = not waiting(self.calls)
+        if is_over:
+            self.judge.end_step(self.calls)
+        standing = await standing_of(self.counters, self.step, self.run_context, self.limits)
+        reason = stop_reason(standing, self.limits)
+        if reason in (None, StopReason.MAX_STEPS):  # at its last step the model still has the last word
+            return "model" if is_over else "ask"
+        self.stop = reason
+        await self._settle_rest(reason, ())
+        return "finish"
+
+    def _learn(self) -> None:
+        """Count the calls that got their outcome in this superstep, those that people decided on included."""
+        for call in self.calls:
+            if is_final(call) and call["id"] not in self.settled_before:
+                self.judge.learn(call)
+
+    def _written(self, route: Route) -> RunState:
+        run = self.run_context
+        if route == "ask":
+            self._ask()
+        elif route == "model":
+            run.ledger.emit(StepStarted(run_id=run.run_id, path=run.path, step=self.step + 1))
+        upto = self.upto if route == "tools" else len(self.calls)
+        limit = self.limits.max_result_chars_per_step
+        told = tell(self.calls, upto, message_id=self.message_id, limit=limit, language=self.language)
+        self.counters["active_ms"] = run.clock.worked_ms()
+        result: RunState = {
+            "messages": [*told],
+            "calls": self.calls,
+            "outcome": route,
+            "counters": kept(self.counters),
+        }
+        if added := self.counters["log"][self.tried_before :]:
+            result["tried"] = added
+        return {**result, "stop_reason": self.stop.value} if self.stop else result
 
     # -- before the batch
 
@@ -140,15 +206,19 @@ class _Batch:
         self.run_context.ledger.settle(self.step, call, outcome)
 
     def _spare_question(self, call: Call) -> None:
-        """Nobody is asked about a call that the mode denies whatever the answer."""
+        """Nobody is asked about a call that would not run whatever the answer: by the mode, or by a guard."""
         asks = call["question"]["type"] == InterruptType.CONFIRM_RISKY
         if self.permission.rules_out(Effect(call["effect"]), asks=asks):
             self._deny(call)
+        elif not any(_is_write(one) and not is_final(one) for one in self.calls[: call["position"]]):
+            refused = self.judge.refused(call)
+            if refused is not None:
+                self._settle(call, refused)
 
     def _deny(self, call: Call) -> None:
-        denied = failed(ErrorCode.PERMISSION_DENIED, self.language, call["name"], text="not_permitted")
-        self._close(call, denied)
-        self.run_context.ledger.settle(self.step, call, denied)
+        self._settle(
+            call, failed(ErrorCode.PERMISSION_DENIED, self.language, call["name"], text="not_permitted")
+        )
 
     def _question_again(self, call: Call) -> None:
         tool = self.tools.get(call["name"])
@@ -173,29 +243,29 @@ class _Batch:
         for call in self.calls:
             unrun = call["state"] in (CallState.PLANNED, CallState.WAITING) and not self._in_doubt(call)
             if _is_write(call) and unrun and call["position"] > broken[0]:
-                outcome = failed(ErrorCode.SKIPPED_AFTER_FAILURE, self.language, call["name"])
-                self._close(call, outcome)
-                self.run_context.ledger.settle(self.step, call, outcome)
+                self._settle(call, failed(ErrorCode.SKIPPED_AFTER_FAILURE, self.language, call["name"]))
 
     def _in_doubt(self, call: Call) -> bool:
         """Whether the call is a write that had started when its owner died, or that a person is asked about."""
-        stored = self.run_context.ledger.stored(self.step, call["id"])
-        started = CallState.STARTED in (call["state"], stored.state if stored else None)
-        asked = "question" in call and call["question"]["type"] == InterruptType.OUTCOME_UNKNOWN
-        return _is_write(call) and (started or asked)
+        return in_doubt(call, self.run_context.ledger.stored(self.step, call["id"]))
 
     # -- the batch
 
     async def _run_all(self, batch: Sequence[Call]) -> None:
-        """Run the batch, at most `max_parallel` at a time; a cancel takes back what has not ended."""
-        tasks = [asyncio.create_task(self._run_one(call)) for call in batch]
+        """Run the batch; a cancel, or the end of the run's time, takes back what has not ended."""
+        tasks = [asyncio.create_task(self._run_one(call)) for call in self.judge.begin(batch)]
         if not tasks:
             return
         cancel = asyncio.create_task(self.run_context.cancel.wait())
         running = set(tasks)
         try:
             while running and not cancel.done():
-                done, _ = await asyncio.wait({*running, cancel}, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(
+                    {*running, cancel}, timeout=self._left_s(), return_when=asyncio.FIRST_COMPLETED
+                )
+                if not done:
+                    self.stop = StopReason.TIMEOUT
+                    break
                 running -= done
                 for task in done - {cancel}:
                     task.result()  # `LeaseLost` and LangGraph's control exceptions pass through
@@ -207,6 +277,10 @@ class _Batch:
                 task.cancel()
             await _settled(running)
         await self.run_context.ledger.settled()
+        if not self.stop and not self.run_context.cancel.is_set():
+            for call in batch:
+                if call["id"] in self.judge.copies:
+                    self._settle(call, self.judge.of_copy(call, self.calls))
 
     async def _run_one(self, call: Call) -> None:
         ledger = self.run_context.ledger
@@ -244,19 +318,24 @@ class _Batch:
         return None
 
     async def _may_run(self, call: Call, tool: Tool | None) -> bool:
-        """Ask for permission (C-27), and whether an identical write is in doubt (C-61).
+        """Ask for permission (C-27), the guards, and whether an identical write is in doubt (C-61).
 
-        False: the call was denied, or waits for a person.
+        False: the call was denied or refused, or waits for a person.
         """
         if tool is None:
             return True
         run, arguments = self.run_context, call["arguments"] or {}
         agreed, effect = call.get("approved", False), tool.effect_of(arguments)
-        request = Request(run.started_by, tool.name, effect, arguments, run.run_id, run.thread_id)
-        asks = tool.question_of(arguments) is not None
+        request = Request(run.started_by, tool.name, effect, hidden(arguments), run.run_id, run.thread_id)
+        # what was agreed to was asked about: that verdict is kept, and not computed again (C-38)
+        asks = agreed or tool.question_of(arguments) is not None
         verdict = await self.permission.verdict(request, agreed=agreed, asks=asks)
         if verdict is Verdict.DENY:
             self._deny(call)
+            return False
+        refused = None if self._in_doubt(call) else self.judge.refused(call)
+        if refused is not None:
+            self._settle(call, refused)
             return False
         doubtful = (
             effect is Effect.WRITE and not agreed and not tool.idempotent and run.ledger.is_doubtful(call)
@@ -276,28 +355,22 @@ class _Batch:
                 call, returned_question(call, tool, outcome.question or {}, run_id=run_id, step=self.step)
             )
         except (ValueError, KeyError, TypeError) as error:
-            broken = failed(ErrorCode.TOOL_ERROR, self.language, tool.name, why=str(error), attempts=1)
-            self._close(call, broken)
-            self.run_context.ledger.settle(self.step, call, broken)
+            self._settle(
+                call, failed(ErrorCode.TOOL_ERROR, self.language, tool.name, why=str(error), attempts=1)
+            )
 
-    async def _cancel_rest(self) -> None:
-        """Settle each call that has not ended: `cancelled`, or what became of a write that had started (C-61)."""
+    async def _settle_rest(self, reason: StopReason, running: Sequence[Call]) -> None:
+        """Settle each call that has not ended; `running` are those of the batch that was stopped."""
         for call in self.calls:
-            if is_final(call):
-                continue
-            outcome = await self._cancelled(call)
-            self._close(call, outcome)
-            self.run_context.ledger.settle(self.step, call, outcome)
-
-    async def _cancelled(self, call: Call) -> Outcome:
-        tool = self.tools.get(call["name"])
-        if not self._in_doubt(call):
-            return failed(ErrorCode.CANCELLED, self.language, call["name"])
-        verdict = await verified(tool, self.executor.context(call, tool)) if tool is not None else None
-        if tool is not None and isinstance(verdict, Happened):
-            return self.executor.succeeded(tool, call, verdict.result)
-        code = ErrorCode.CANCELLED if verdict is False else ErrorCode.OUTCOME_UNKNOWN
-        return failed(code, self.language, call["name"])
+            if not is_final(call):
+                outcome = await stopped(
+                    call,
+                    self.executor,
+                    reason,
+                    was_running=call in running,
+                    is_in_doubt=self._in_doubt(call),
+                )
+                self._settle(call, outcome)
 
     # -- after the batch
 
@@ -307,6 +380,11 @@ class _Batch:
         ).value
         call["question"] = question
 
+    def _settle(self, call: Call, outcome: Outcome) -> None:
+        """The call has its outcome without having run; that is stored with this superstep."""
+        self._close(call, outcome)
+        self.run_context.ledger.settle(self.step, call, outcome)
+
     def _close(self, call: Call, outcome: Outcome) -> None:
         call["state"] = outcome.state.value
         call["observation"] = outcome.observation
@@ -314,39 +392,3 @@ class _Batch:
     def _ask(self) -> None:
         asked = [(call, call["question"]) for call in waiting(self.calls) if "question" in call]
         self.run_context.ledger.ask(self.step, asked)
-
-    def _tell(self) -> list[Any]:
-        """The tool messages that are new or replaced, in request order, up to where the step has come."""
-        messages: list[Any] = []
-        untold = [one for one in self.calls if is_final(one) and one.get("told") != "final"]
-        fitted = dict(zip((one["id"] for one in untold), self._fitted(untold), strict=True))
-        for call in self.calls:
-            if call["position"] > self.upto:
-                break
-            told = call.get("told")
-            if is_final(call) and told != "final":
-                del call["observation"]
-                call["size"] = len(fitted[call["id"]])
-                messages.append(self._message(call, fitted[call["id"]]))
-                call["told"] = "final"
-            elif not is_final(call) and told is None:
-                text = say("awaiting_user", self.language, tool=call["name"])
-                messages.append(self._message(call, failure(ErrorCode.AWAITING_USER, text)))
-                call["told"] = "provisional"
-        return messages
-
-    def _fitted(self, untold: Sequence[Call]) -> list[str]:
-        """The observations that are told now, within what is left of the step's budget (C-74)."""
-        spent = sum(one.get("size", 0) for one in self.calls)
-        left = max(0, self.limits.max_result_chars_per_step - spent)
-        return fit([one["observation"] for one in untold], left, self.language)
-
-    def _message(self, call: Call, observation: str) -> ToolMessage:
-        ok = call["state"] == CallState.OK
-        return ToolMessage(
-            content=observation,
-            tool_call_id=call["id"],
-            name=call["name"],
-            status="success" if ok else "error",
-            id=f"{self.message_id}.{call['position']}",
-        )

@@ -8,8 +8,10 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 
 from adjourn.nodes.assembly import Finish, Fragment, Piece, Usage, parse_arguments
+from adjourn.nodes.kept import FIELDS, call_extras
+from adjourn.nodes.listening import SENT_CALLS, SENT_FIELDS
 from adjourn.nodes.providers import UNKNOWN, Provider
-from adjourn.nodes.wire_out import raw_calls, sent_calls
+from adjourn.nodes.stored_form import raw_calls, sent_calls
 
 __all__ = ["read"]
 
@@ -17,7 +19,7 @@ _END_KEYS: Final = ("finish_reason", "stop_reason", "done_reason", "stopReason",
 
 _ENDS: Final[Mapping[str, Finish | None]] = MappingProxyType(
     {
-        # What providers call the four ways to end. None: they gave up in the middle, which is no end.
+        # What providers call the ways to end. None: they gave up in the middle, which is no end.
         # A word that is not here counts as `stop`: the provider did say that the turn is over.
         "tool_calls": "tool_calls",
         "function_call": "tool_calls",
@@ -31,7 +33,8 @@ _ENDS: Final[Mapping[str, Finish | None]] = MappingProxyType(
         "content_filter": "content_filter",
         "content_filtered": "content_filter",
         "guardrail_intervened": "content_filter",
-        "refusal": "content_filter",
+        "refusal": "refusal",
+        "pause_turn": "pause",
         "safety": "content_filter",
         "sensitive": "content_filter",
         "recitation": "content_filter",
@@ -76,12 +79,32 @@ def read(message: BaseMessage, provider: Provider = UNKNOWN) -> Piece:
     return Piece(
         text=said.get("text", ""),
         reasoning=said.get("reasoning", ""),
-        refusal=said.get("refusal", ""),
+        refusal=said.get("refusal", "") or _explained(finish, metadata),
         fragments=fragments,
         finish=finish,
         usage=_usage(message.usage_metadata),
         model=metadata.get("model_name") or metadata.get("model"),
+        blocks=tuple(_blocks(message)) if provider.origin else (),
     )
+
+
+def _blocks(message: AIMessage) -> Iterator[Mapping[str, Any]]:
+    """What may have to go back to the provider as it came."""
+    if fields := message.additional_kwargs.get(SENT_FIELDS):
+        yield {"type": FIELDS, "index": FIELDS, **fields}
+    content = message.content
+    if isinstance(content, str):
+        # one block, should others come with it; of chat completions it is the content itself
+        if content and message.response_metadata.get("model_provider") == "anthropic":
+            yield {"type": "text", "index": "text", "text": content}
+        return
+    yield from (block for block in content if isinstance(block, dict))
+
+
+def _explained(finish: Finish | None, metadata: Mapping[str, Any]) -> str:
+    """Why the provider broke off, where it says so: that is the answer, or its end."""
+    details = metadata.get("stop_details") if finish == "refusal" else None
+    return str(details.get("explanation") or "") if isinstance(details, dict) else ""
 
 
 def _said(message: AIMessage) -> dict[str, str]:
@@ -124,30 +147,39 @@ def _finish(metadata: Mapping[str, Any]) -> Finish | None:
 def _usage(metadata: UsageMetadata | None) -> Usage | None:
     if metadata is None:
         return None
+    cache: Mapping[str, Any] = metadata.get("input_token_details", {})
     return Usage(
         input_tokens=metadata["input_tokens"],
         output_tokens=metadata["output_tokens"],
-        cached_tokens=metadata.get("input_token_details", {}).get("cache_read") or 0,
+        cached_tokens=cache.get("cache_read") or 0,
         reasoning_tokens=metadata.get("output_token_details", {}).get("reasoning") or 0,
+        cache_write_tokens=sum(cache.get(key) or 0 for key in _CACHE_WRITES),
     )
+
+
+# Anthropic tells how long what it cached is kept; then the first of them is 0.
+_CACHE_WRITES: Final = ("cache_creation", "ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 
 
 def _fragments(chunk: AIMessageChunk, provider: Provider) -> Iterator[Fragment]:
     if old := chunk.additional_kwargs.get("function_call"):
         yield Fragment(name=old.get("name"), arguments=old.get("arguments"), old=True)
-    for part in chunk.tool_call_chunks:
+    extras = chunk.additional_kwargs.get(SENT_CALLS) or {}
+    for place, part in enumerate(chunk.tool_call_chunks):
         index, text = part.get("index"), part.get("args")
         arguments: str | dict[str, Any] | None = text
         if not provider.exact and text and index is None and part.get("name"):
             # A call that came whole, written out again by LangChain in its own way of writing JSON.
             arguments = parse_arguments(text)[0] or text
-        yield Fragment(index, part.get("id"), part.get("name"), arguments, exact=provider.exact)
+        extra = extras.get(str(place)) if extras else None
+        yield Fragment(index, part.get("id"), part.get("name"), arguments, exact=provider.exact, extra=extra)
 
 
 def _whole_calls(message: AIMessage) -> Iterator[Fragment]:
     exact = raw_calls(message) is not None
+    raw = message.additional_kwargs.get("tool_calls") or ()
     for index, call in enumerate(sent_calls(message)):
-        function = call["function"]
-        yield Fragment(index, call["id"], function["name"], function["arguments"], exact=exact)
+        function, extra = call["function"], (call_extras(raw[index]) or None) if exact else None
+        yield Fragment(index, call["id"], function["name"], function["arguments"], exact=exact, extra=extra)
     if old := message.additional_kwargs.get("function_call"):
         yield Fragment(name=old.get("name"), arguments=old.get("arguments"), old=True)

@@ -1,187 +1,179 @@
-"""What goes out to a provider: the form in which a turn is stored, and in which history is sent (C-7, C-9, C-13).
+"""What goes out to a provider: stored history in the form that it takes (C-7, C-9, C-13).
 
-The stored form holds each call twice: parsed in `tool_calls` or `invalid_tool_calls`, where LangChain's users
-look, and as the model sent it in `additional_kwargs["tool_calls"]`, in order, in OpenAI's shape.
+Nothing stored is changed: what differs is a copy. Models in OpenAI style get every call in order, byte for byte.
+Others get objects, where an unparsable call is `{}` (its observation quotes the raw text). What a provider wants back
+as it came goes to that provider alone, and everybody else gets the text.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
-from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolCall, ToolMessage
-from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolCall, ToolMessage
 from langchain_core.runnables import Runnable
 
-from adjourn.nodes.assembly import AssembledCall, Turn, Usage, canonical, parse_arguments
-from adjourn.nodes.listening import asks_responses
-from adjourn.nodes.providers import Provider, provider_of, unbound
+from adjourn.nodes.assembly import parse_arguments
+from adjourn.nodes.kept import FIELDS, TEXT_BLOCKS, call_extras
+from adjourn.nodes.listening import SEND_BACK
+from adjourn.nodes.providers import Provider, provider_of
+from adjourn.nodes.stored_form import SENT_AS, kept_blocks, sent_calls
+from adjourn.nodes.wire_ids import Ids
 
-__all__ = ["STAND_IN_NAME", "assistant_message", "call_ids", "raw_calls", "request_messages", "sent_calls"]
+__all__ = ["STAND_IN_NAME", "request_messages"]
 
 STAND_IN_NAME: Final = "unknown_tool"
 """Stands in requests for a name that no service would take back (C-9); the observation quotes the real one."""
 
 _LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 
-
-def assistant_message(turn: Turn, message_id: str) -> AIMessage:
-    """A turn as it is stored. `message_id` is minted by us: a provider's own may repeat (F-39).
-
-    Give only turns whose `problem` is None: a call without an id cannot be answered.
-    """
-    extras: dict[str, Any] = {}
-    if turn.reasoning:
-        extras["reasoning_content"] = turn.reasoning
-    if turn.refusal:
-        extras["refusal"] = turn.refusal
-    if turn.calls:
-        extras["tool_calls"] = [_sent(call.id, call.name, call.raw) for call in turn.calls]
-    metadata = {"finish_reason": turn.finish, "model_name": turn.model}
-    return AIMessage(
-        content=turn.answer,
-        id=message_id,
-        tool_calls=[_valid(call) for call in turn.calls if call.error is None],
-        invalid_tool_calls=[_invalid(call) for call in turn.calls if call.error is not None],
-        additional_kwargs=extras,
-        response_metadata={key: value for key, value in metadata.items() if value is not None},
-        usage_metadata=_usage_metadata(turn.usage),
-    )
+_FAMILIES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        # Type of a block -> the provider that sends it and takes it back, for messages of other programs.
+        "thinking": "anthropic",
+        "redacted_thinking": "anthropic",
+        "tool_use": "anthropic",
+        "server_tool_use": "anthropic",
+        "mcp_tool_use": "anthropic",
+        "reasoning": "openai",
+        "function_call": "openai",
+        "web_search_call": "openai",
+    }
+)
 
 
-def _sent(id_: str | None, name: str | None, raw: str) -> dict[str, Any]:
-    return {"id": id_, "type": "function", "function": {"name": name or "", "arguments": raw}}
-
-
-def _valid(call: AssembledCall) -> ToolCall:
-    return ToolCall(name=call.name, args=call.arguments or {}, id=call.id, type="tool_call")
-
-
-def _invalid(call: AssembledCall) -> InvalidToolCall:
-    return InvalidToolCall(
-        name=call.name, args=call.raw, id=call.id, error=call.error, type="invalid_tool_call"
-    )
-
-
-def _usage_metadata(usage: Usage | None) -> UsageMetadata | None:
-    if usage is None:
-        return None
-    return UsageMetadata(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        total_tokens=usage.total_tokens,
-        input_token_details={"cache_read": usage.cached_tokens},
-        output_token_details={"reasoning": usage.reasoning_tokens},
-    )
-
-
-def sent_calls(message: AIMessage) -> list[dict[str, Any]]:
-    """All calls of a stored message in order, in OpenAI's shape, argument text as the model sent it.
-
-    A message of another program may lack the raw text, or carry some that does not belong to its calls
-    (it was edited): canonical JSON of the parsed calls stands in, valid ones first.
-    """
-    if (raw := raw_calls(message)) is not None:
-        return raw
-    valid = [_sent(call["id"], call["name"], canonical(call["args"])) for call in message.tool_calls]
-    return valid + [
-        _sent(call["id"], call["name"], call["args"] or "") for call in message.invalid_tool_calls
-    ]
-
-
-def call_ids(message: AIMessage) -> list[str]:
-    """The ids of `sent_calls`, without building the calls: every request checks its whole history with them."""
-    raw = _raw_of(message)
-    calls = [*message.tool_calls, *message.invalid_tool_calls] if raw is None else raw
-    return [str(call.get("id")) for call in calls]
-
-
-def raw_calls(message: AIMessage) -> list[dict[str, Any]] | None:
-    """The calls as the model sent them, in order; None where only their parsed form is known."""
-    raw = _raw_of(message)
-    return None if raw is None else [_as_sent(call) for call in raw]
-
-
-def _raw_of(message: AIMessage) -> list[dict[str, Any]] | None:
-    """The calls as the model sent them, where they belong to the parsed ones; else None."""
-    raw: list[dict[str, Any]] | None = message.additional_kwargs.get("tool_calls")
-    if not raw:
-        return None
-    parsed = [*message.tool_calls, *message.invalid_tool_calls]
-    # mostly both hold the same ids in the same order; sorting is for turns with an invalid call before a valid one
-    same = (
-        not parsed
-        or [one.get("id") for one in raw] == [one["id"] for one in parsed]
-        or _ids(raw) == _ids(parsed)
-    )
-    return raw if same else None
-
-
-def _ids(calls: Iterable[Mapping[str, Any]]) -> list[str]:
-    return sorted(str(call.get("id")) for call in calls)
-
-
-def _as_sent(call: Mapping[str, Any]) -> dict[str, Any]:
-    function = call.get("function") or {}
-    return _sent(call.get("id"), function.get("name"), function.get("arguments") or "")
+_SERVER_CALLS: Final = frozenset({"server_tool_use", "mcp_tool_use"})
 
 
 def request_messages(
     messages: Iterable[BaseMessage], model: Runnable[Any, Any], tools: Collection[str] = ()
 ) -> list[BaseMessage]:
-    """Stored messages as they must be handed to `model`. Nothing stored is changed: what differs is a copy.
+    """Stored messages as they must be handed to `model`.
 
     `tools` are the names of the tools that the request offers; they are never replaced by a stand-in.
-    Models in OpenAI style get every call in order, byte for byte. Others get objects, where an unparsable
-    call is `{}` (its observation quotes the raw text).
     """
     provider = provider_of(model)
-    items = provider.verbatim and asks_responses(unbound(model))
-    offered = frozenset(tools)
-    return [_for_request(message, provider, offered, as_items=items) for message in messages]
+    form = _Form(provider, frozenset(tools), Ids(provider))
+    sent = [made for message in messages if (made := form.of(message)) is not None]
+    if provider.family == "anthropic":
+        sent = _without_open_searches(sent)
+    return _one_system(sent) if provider.one_system else sent
 
 
-def _for_request(
-    message: BaseMessage, provider: Provider, tools: frozenset[str], *, as_items: bool
-) -> BaseMessage:
-    if isinstance(message, ToolMessage) and message.name is not None:
-        name = _request_name(message.name, provider, tools)
-        return message if name == message.name else message.model_copy(update={"name": name})
-    if not isinstance(message, AIMessage) or _stands(message, provider, tools):
-        return message
-    calls = sent_calls(message)
-    for call in calls:
-        call["function"]["name"] = _request_name(call["function"]["name"], provider, tools)
-    if not provider.verbatim:
-        return _with_objects(message, calls)
-    if as_items:
-        return _as_items(message, calls)
-    # langchain-openai sends the raw calls untouched exactly when both parsed lists are empty.
-    return _with_calls(message, calls, [])
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How one request to one provider is written."""
+
+    provider: Provider
+    tools: frozenset[str]
+    ids: Ids
+
+    def of(self, message: BaseMessage) -> BaseMessage | None:
+        """A message as it goes out; None when nothing of it is for this provider."""
+        if isinstance(message, AIMessage):
+            return self._turn(message)
+        return self._answer(message) if isinstance(message, ToolMessage) else message
+
+    def _answer(self, message: ToolMessage) -> ToolMessage:
+        update: dict[str, Any] = {}
+        if message.name is not None and (name := self._name(message.name)) != message.name:
+            update["name"] = name
+        if (id_ := self.ids.answered(message.tool_call_id)) != message.tool_call_id:
+            update["tool_call_id"] = id_
+        return message.model_copy(update=update) if update else message
+
+    def _turn(self, message: AIMessage) -> AIMessage | None:
+        calls = sent_calls(message)
+        own = kept_blocks(message, self.provider.origin)
+        content = self._content(message) if own is None else own
+        if not calls and not content and self.provider.family is not None:
+            return None
+        if not calls and own is None and content is message.content:
+            return message
+        ids = self.ids.asked([str(call["id"]) for call in calls])
+        for call, id_ in zip(calls, ids, strict=True):
+            call["asked"], call["id"] = call["id"], id_
+            call["function"]["name"] = self._name(call["function"]["name"])
+        return self._written(message, calls, content, own)
+
+    def _written(
+        self,
+        message: AIMessage,
+        calls: Sequence[dict[str, Any]],
+        content: str | list[Any],
+        own: list[dict[str, Any]] | None,
+    ) -> AIMessage:
+        if self.provider.items:
+            return _as_items(message, calls, content, stateless=self.provider.stateless)
+        if not self.provider.verbatim:
+            return _as_objects(message, calls, content)
+        back = _back(message, own, calls, self.provider) if calls else None
+        # langchain-openai sends the raw calls untouched exactly when both parsed lists are empty.
+        said = message.content if own is not None else content
+        return _copy(message, said, calls, [], back)
+
+    def _content(self, message: AIMessage) -> str | list[Any]:
+        """What was said, without what other providers want back; the content itself where that is all."""
+        content = message.content
+        if isinstance(content, str) or self.provider.family is None:
+            return content
+        kinds = {str(block.get("type")) for block in content if isinstance(block, dict)}
+        family = message.response_metadata.get("model_provider") or next(
+            (_FAMILIES[kind] for kind in kinds if kind in _FAMILIES), None
+        )
+        takes_blocks = self.provider.items or not self.provider.verbatim
+        if kinds <= TEXT_BLOCKS or (family == self.provider.family and takes_blocks):
+            return content
+        return str(message.text)
+
+    def _name(self, name: str) -> str:
+        if name in self.tools:
+            return name
+        legal = len(name) <= self.provider.name_length and _LEGAL_NAME.fullmatch(name)
+        return name if legal else STAND_IN_NAME
 
 
-def _stands(message: AIMessage, provider: Provider, tools: frozenset[str]) -> bool:
-    """Whether a message can be sent as it is: it has no calls, or only parsed ones where objects are taken."""
-    if not message.tool_calls and not message.invalid_tool_calls:
-        return not message.additional_kwargs.get("tool_calls")
-    if provider.verbatim or message.invalid_tool_calls:
-        return False
-    return all(call["name"] == _request_name(call["name"], provider, tools) for call in message.tool_calls)
+def _copy(
+    message: AIMessage,
+    content: str | list[Any],
+    calls: Sequence[dict[str, Any]],
+    parsed: list[ToolCall],
+    back: Mapping[str, Any] | None = None,
+) -> AIMessage:
+    extras = {
+        key: value for key, value in message.additional_kwargs.items() if key not in (SENT_AS, "tool_calls")
+    }
+    if calls:
+        extras["tool_calls"] = [{key: call[key] for key in ("id", "type", "function")} for call in calls]
+    if back:
+        extras[SEND_BACK] = back
+    update = {"content": content, "tool_calls": parsed, "invalid_tool_calls": [], "additional_kwargs": extras}
+    return message.model_copy(update=update)
 
 
-def _request_name(name: str, provider: Provider, tools: frozenset[str]) -> str:
-    if name in tools:
-        return name
-    return name if len(name) <= provider.name_length and _LEGAL_NAME.fullmatch(name) else STAND_IN_NAME
+def _back(
+    message: AIMessage,
+    own: Sequence[dict[str, Any]] | None,
+    calls: Sequence[dict[str, Any]],
+    provider: Provider,
+) -> dict[str, Any]:
+    """What goes out with a message that has calls: the fields that came with it and with them, to whom sent them.
+
+    A message without calls needs none: what the model thought before it is over.
+    """
+    fields: dict[str, Any] = {"reasoning_content": ""} if provider.wants_reasoning else {}
+    if own is None:
+        return {"fields": fields, "calls": {}}
+    for block in own:
+        if block.get("type") == FIELDS:
+            fields |= {key: value for key, value in block.items() if key != "type"}
+    raw = message.additional_kwargs.get("tool_calls") or ()
+    extras = {sent["id"]: call_extras(call) for sent, call in zip(calls, raw, strict=False)}
+    return {"fields": fields, "calls": {id_: extra for id_, extra in extras.items() if extra}}
 
 
-def _with_calls(message: AIMessage, calls: Sequence[dict[str, Any]], parsed: list[ToolCall]) -> AIMessage:
-    extras = {**message.additional_kwargs, "tool_calls": list(calls)}
-    return message.model_copy(
-        update={"tool_calls": parsed, "invalid_tool_calls": [], "additional_kwargs": extras}
-    )
-
-
-def _with_objects(message: AIMessage, calls: Sequence[dict[str, Any]]) -> AIMessage:
+def _as_objects(message: AIMessage, calls: Sequence[dict[str, Any]], content: str | list[Any]) -> AIMessage:
     parsed = [
         ToolCall(
             name=call["function"]["name"],
@@ -191,17 +183,92 @@ def _with_objects(message: AIMessage, calls: Sequence[dict[str, Any]]) -> AIMess
         )
         for call in calls
     ]
-    return _with_calls(message, calls, parsed)
+    if not isinstance(content, str):
+        inputs = {call["asked"]: one for call, one in zip(calls, parsed, strict=True)}
+        content = list(_filled(content, "tool_use", "id", inputs, _use))
+    return _copy(message, content, calls, parsed)
 
 
-def _as_items(message: AIMessage, calls: Sequence[dict[str, Any]]) -> AIMessage:
-    """For the Responses API, where calls are items of the content."""
-    items = [{"type": "function_call", "call_id": call["id"], **call["function"]} for call in calls]
-    said = (
-        [{"type": "text", "text": message.content}] if isinstance(message.content, str) else message.content
-    )
-    kept = [block for block in said if not isinstance(block, dict) or block.get("type") != "function_call"]
-    blocks = [block for block in kept if block != {"type": "text", "text": ""}]
-    return message.model_copy(
-        update={"content": [*blocks, *items], "tool_calls": [], "invalid_tool_calls": []}
-    )
+def _use(block: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
+    return {**block, "id": call["id"], "name": call["name"], "input": call["args"]}
+
+
+def _filled(blocks: Iterable[Any], kind: str, key: str, calls: Mapping[str, Any], make: Any) -> Iterator[Any]:
+    """Blocks with their calls in place; what stands for a call that is not there is left out."""
+    for block in blocks:
+        if not isinstance(block, dict) or block.get("type") != kind:
+            yield block
+        elif block.get(key) in calls:
+            yield make(block, calls[block[key]])
+
+
+def _as_items(
+    message: AIMessage, calls: Sequence[dict[str, Any]], content: str | list[Any], *, stateless: bool
+) -> AIMessage:
+    """For the Responses API, where calls are items of the content.
+
+    `stateless`: nothing of the conversation is kept by the server, so that ids of items mean nothing to it.
+    """
+
+    def item(block: Mapping[str, Any], call: Mapping[str, Any]) -> dict[str, Any]:
+        own = {"id": block["id"]} if block.get("id") and not stateless else {}
+        return {"type": "function_call", "call_id": call["id"], **call["function"], **own}
+
+    said = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    asked = {call["asked"]: call for call in calls}
+    blocks = [
+        block
+        for block in _filled(said, "function_call", "call_id", asked, item)
+        if block != {"type": "text", "text": ""}
+    ]
+    there = {block.get("call_id") for block in blocks if isinstance(block, dict)}
+    missing = [item({}, call) for call in calls if call["id"] not in there]
+    return _copy(message, [*blocks, *missing], [], [])
+
+
+def _without_open_searches(messages: list[BaseMessage]) -> list[BaseMessage]:
+    """A call of the provider's own tool is answered by the provider, in this turn or in a later one.
+
+    Only the last turn may leave one open: where the provider paused it, or where it also calls tools of ours and
+    waits for these. One that was never answered (the run was cancelled, another model went on) is left out.
+    """
+    kept: list[BaseMessage] = []
+    closed: set[str] = set()
+    is_last = True  # of the turns
+    for place, message in reversed(list(enumerate(messages))):
+        if not isinstance(message, AIMessage):
+            kept.append(message)
+            continue
+        blocks = [block for block in message.content if isinstance(block, dict)]
+        closed |= {str(block["tool_use_id"]) for block in blocks if "tool_use_id" in block}
+        opened = {str(block["id"]) for block in blocks if block.get("type") in _SERVER_CALLS} - closed
+        waits = is_last and (bool(message.tool_calls) or place == len(messages) - 1)
+        is_last = False
+        if opened and not waits:
+            content = [block for block in message.content if not _is_call(block, opened)]
+            if not content and not message.tool_calls:
+                continue
+            kept.append(message.model_copy(update={"content": content}))
+        else:
+            kept.append(message)
+    return kept[::-1]
+
+
+def _is_call(block: Any, ids: set[str]) -> bool:
+    return isinstance(block, dict) and block.get("type") in _SERVER_CALLS and block.get("id") in ids
+
+
+def _one_system(messages: list[BaseMessage]) -> list[BaseMessage]:
+    """One system message at the beginning, where a service takes no other: those that stand later join it."""
+    system = [message for message in messages if isinstance(message, SystemMessage)]
+    if not system or (len(system) == 1 and system[0] is messages[0]):
+        return messages
+    rest = [message for message in messages if not isinstance(message, SystemMessage)]
+    if all(isinstance(message.content, str) for message in system):
+        return [SystemMessage("\n\n".join(str(message.content) for message in system)), *rest]
+    blocks = [block for message in system for block in _blocks(message.content)]
+    return [SystemMessage(blocks), *rest]
+
+
+def _blocks(content: str | list[Any]) -> list[Any]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content

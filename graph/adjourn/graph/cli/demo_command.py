@@ -6,29 +6,46 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
+from adjourn.checkpoints.errors import UsageError
 from adjourn.graph.cli.drive import driving
-from adjourn.graph.cli.options import DEMO_APP, DEMO_DIR_VARIABLE
+from adjourn.graph.cli.options import DEMO_APP, DEMO_DIR_VARIABLE, DEMO_FLOW_APP
 from adjourn.graph.cli.screen import Screen
 from adjourn.graph.cli.settings import Settings, variables_of
-from adjourn.graph.demo import Workspace, build, prepare
+from adjourn.graph.demo import Workspace, build, build_flow, prepare
 from adjourn.graph.run import Run
 
 EXAMPLES = {"environment": "prod", "service_id": "svc-pay-001"}  # where the bundled incident is
 
 
+FLOWS = ("open-database",)
+
+
 def demo(
-    settings: Settings, *, directory: str | None, data: str | None, model: str | None, message: str | None
+    settings: Settings,
+    *,
+    directory: str | None,
+    data: str | None,
+    model: str | None,
+    message: str | None,
+    flow: str | None = None,
 ) -> int:
     """Make the workspace, start a run, show it until it stops for a person. Gives the exit status.
 
+    `flow`: the one of `FLOWS` that is shown in place of the free loop. Raises `UsageError` for another one.
+
     Never asks, even on a terminal: that the run goes on in another process is what it shows.
     """
+    if flow is not None and flow not in FLOWS:
+        raise UsageError(f"there is no flow {flow!r}; there is {', '.join(FLOWS)}")
+    if flow is not None and data is not None:
+        raise UsageError("the flow works on the bundled services; leave --data out")
     workspace = prepare(directory, data=data, model=model)
-    settings = _settings(settings, workspace, directory)
+    settings = _settings(settings, workspace, directory, DEMO_APP if flow is None else DEMO_FLOW_APP)
     screen = Screen(settings)
     _introduce(screen, workspace, model)
-    words = message or screen.say("demo.message" if data is None else "demo.message.data")
-    graph = build(workspace.directory)
+    spoken = "demo.message.flow" if flow else "demo.message" if data is None else "demo.message.data"
+    words = message or screen.say(spoken)
+    graph = build(workspace.directory) if flow is None else build_flow(workspace.directory)
     with driving(settings, graph, create=True, by=_user(), examples=EXAMPLES, intro="demo.stopped") as driver:
         run = driver.runner.start_sync(words, by=_user(), on_event=driver.live)
         status = driver.go_on(run)
@@ -36,12 +53,12 @@ def demo(
     return 0 if status == 3 else status  # the first part of the demo is done when it waits
 
 
-def _settings(settings: Settings, workspace: Workspace, directory: str | None) -> Settings:
+def _settings(settings: Settings, workspace: Workspace, directory: str | None, app: str) -> Settings:
     store = f"sqlite:///{_from_here(workspace.directory) / 'adjourn.db'}"
     if directory is not None:
         os.environ[DEMO_DIR_VARIABLE] = directory
-    variables = variables_of(DEMO_APP, os.environ)
-    return replace(settings, store=store, app=DEMO_APP, named_app=True, variables=variables)
+    variables = variables_of(app, os.environ)
+    return replace(settings, store=store, app=app, named_app=True, variables=variables)
 
 
 def _from_here(directory: Path) -> Path:

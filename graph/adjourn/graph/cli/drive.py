@@ -8,8 +8,9 @@ from typing import Any
 
 from adjourn.checkpoints import journal
 from adjourn.checkpoints.database import now
-from adjourn.checkpoints.errors import AlreadyAnswered, InvalidAnswer, RunBusy, UsageError
+from adjourn.checkpoints.errors import AlreadyAnswered, InvalidAnswer, NotResumable, RunBusy, UsageError
 from adjourn.checkpoints.lifecycle import RunStatus
+from adjourn.checkpoints.records import Interrupt
 from adjourn.graph.cli.apps import load
 from adjourn.graph.cli.form import Form
 from adjourn.graph.cli.given import Flags, answers_of
@@ -59,20 +60,30 @@ class Driver:
 
     def go_on(self, run: Run) -> int:
         """Ask and resume until the run ends or is left, then say how to go on. Gives the exit status."""
-        while self.asks and run.status == RunStatus.INTERRUPTED:
-            answered = self._asked(run)
+        while self.asks and (mine := self._to_answer(run)):
+            answered = self._asked(run, mine)
             if answered is None:
                 break
             run = answered
         self._say_how_to_go_on(run)
         return EXIT_STATUS[RunStatus(run.status)]
 
-    def _asked(self, run: Run) -> Run | None:
-        """The run after its open questions were asked and answered; None when the person left the form."""
+    def _to_answer(self, run: Run) -> Sequence[Interrupt]:
+        """The open questions that are this person's to answer, and that they have not agreed to yet."""
+        if run.status != RunStatus.INTERRUPTED:
+            return ()
+        return [
+            one
+            for one in run.interrupts
+            if not one.has_agreed(self.by) and self.runner.may_answer_sync(one, self.by)
+        ]
+
+    def _asked(self, run: Run, questions: Sequence[Interrupt]) -> Run | None:
+        """The run after these questions were asked and answered; None when the person left the form."""
         earlier: dict[str, Any] = {}
         while True:
             try:
-                answers = Form(self.screen).ask(run.interrupts, earlier)
+                answers = Form(self.screen).ask(questions, earlier)
             except KeyboardInterrupt:
                 self.screen.line()
                 self._say_how_to_go_on(run)
@@ -141,7 +152,7 @@ def resume(settings: Settings, beginning: str, flags: Flags, *, by: str | None) 
     with driving(settings, by=by) as driver:
         run = driver.find(beginning)
         answers = answers_of(flags, run)
-        if not answers and run.status == RunStatus.INTERRUPTED:
+        if not answers and run.status == RunStatus.INTERRUPTED and run.interrupts:
             if not on_terminal(settings):
                 raise UsageError(_needs_answers(settings, run))
             driver.asks = True
@@ -162,15 +173,19 @@ def _needs_answers(settings: Settings, run: Run) -> str:
 
 
 def recover(settings: Settings, beginning: str | None, *, by: str | None) -> int:
-    """`adjourn recover`: go on with one run, or with every run of this app whose process died."""
+    """`adjourn recover`: go on with one run, or with every run of this app whose process died, or whose questions
+    have all expired."""
     with driving(settings, by=by) as driver:
         if beginning is not None:
             run = driver.runner.recover_sync(driver.find(beginning).id, by=by, on_event=driver.live)
             return driver.go_on(run)
-        lost = _lost(driver)
-        if not lost and not settings.json:
+        lost, expired = _lost(driver), driver.runner.expire_sync()
+        if not lost and not expired and not settings.json:
             driver.screen.line(driver.screen.say("nothing_to_recover"))
-        return max([_recover_one(driver, one) for one in lost], default=0)
+        if not settings.json:
+            for run_id in expired:
+                driver.screen.line(driver.screen.say("expired_on", run=run_id))
+        return max([_recover_one(driver, one) for one in (*lost, *expired)], default=0)
 
 
 def _lost(driver: Driver) -> Sequence[str]:
@@ -186,7 +201,7 @@ def _lost(driver: Driver) -> Sequence[str]:
 def _recover_one(driver: Driver, run_id: str) -> int:
     try:
         return driver.go_on(driver.runner.recover_sync(run_id, by=driver.by, on_event=driver.live))
-    except RunBusy:
+    except (RunBusy, NotResumable):
         driver.screen.line(driver.screen.say("taken", run=run_id))
         return 0
 

@@ -11,7 +11,7 @@ from typing import Any
 from adjourn.checkpoints.errors import InterruptNotFound, NotResumable, UsageError
 from adjourn.checkpoints.lifecycle import InterruptType
 from adjourn.checkpoints.records import Interrupt
-from adjourn.graph.cli.fields import Schema, WrongValue, parse
+from adjourn.graph.fields import Schema, WrongValue, parse, properties, variants
 from adjourn.graph.run import Run
 
 Answers = dict[str, Any]
@@ -74,7 +74,7 @@ def _rejected(flags: Flags, run: Run) -> Pairs:
 def _edited(flags: Flags, run: Run) -> Pairs:
     for question, fields in _by_question(flags.edit, run, "--edit").values():
         _of_type(question, InterruptType.CONFIRM_RISKY, "--edit")
-        schema = variants(question)["edit"]["properties"]["arguments"]
+        schema = variants(question.response_schema)["edit"]["properties"]["arguments"]
         changed = _values(question, fields, schema, "--edit")
         yield question, {"action": "edit", "arguments": {**question.arguments, **changed}}
 
@@ -116,29 +116,16 @@ def _values(question: Interrupt, fields: Mapping[str, str], schema: Schema, flag
         if name not in known:
             takes = ", ".join(known) or "no fields"
             raise UsageError(f"{flag} {question.id}.{name}: there is no such field; it takes {takes}")
+        if known[name].get("writeOnly"):  # a command line is kept in a history, and shown to every process
+            raise UsageError(
+                f"{flag} {question.id}.{name}: it is secret, and a command line is seen by others; type it in the form "
+                f"on a terminal, or give it with --answers FILE.json or --answers - (stdin)"
+            )
         try:
             values[name] = parse(words, known[name], question.response_schema)
         except WrongValue as error:
             raise UsageError(f"{flag} {question.id}.{name}: {error}") from None
     return values
-
-
-def properties(schema: Schema) -> Mapping[str, Schema]:
-    """The fields of an answer, of all its variants together where it has several."""
-    found: dict[str, Schema] = {}
-    for one in schema.get("oneOf", [schema]):
-        for name, field in one.get("properties", {}).items():
-            if "const" in field:  # what tells the variants apart: any of their words
-                known = found.get(name, {}).get("enum", [])
-                found[name] = {"enum": [*known, field["const"]]}
-            else:
-                found[name] = field
-    return found
-
-
-def variants(question: Interrupt) -> Mapping[str, Schema]:
-    """The schemas of a question's possible actions, by word: empty for one that takes values."""
-    return {one["title"]: one for one in question.response_schema.get("oneOf", ())}
 
 
 def find_question(run: Run, beginning: str) -> Interrupt:

@@ -1,13 +1,14 @@
 """How a question is shown, and the exact command that answers it and goes on."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
-from adjourn.checkpoints.lifecycle import InterruptType
+from adjourn.checkpoints.lifecycle import InterruptState, InterruptType
 from adjourn.checkpoints.records import Interrupt
-from adjourn.graph.cli.fields import Schema, choices, describe, shown
-from adjourn.graph.cli.given import properties, variants
-from adjourn.graph.cli.screen import Screen, short
+from adjourn.graph.captions import moment
+from adjourn.graph.cli.screen import Screen, short, span
 from adjourn.graph.cli.settings import Settings
+from adjourn.graph.fields import Schema, choices, describe, properties, resolved, shown, title_of, variants
 
 Examples = Mapping[str, str]
 """Values by field name that make a printed command work as it stands."""
@@ -35,7 +36,7 @@ def _flags(question: Interrupt, examples: Examples) -> Sequence[str]:
         return ["--set", f"{question.id}.action=leave"]
     schema = question.response_schema
     needed = [name for name in properties(schema) if name in schema.get("required", ())]
-    if not needed:
+    if not needed or any(properties(schema)[name].get("writeOnly") for name in needed):  # no secret on a line
         return ["--answers", "FILE.json"]
     flags: list[str] = []
     for name in needed:
@@ -60,12 +61,38 @@ def show_question(screen: Screen, question: Interrupt, *, indent: int = 2, flags
         screen.line(question.reason, indent=indent + 2)
     if question.arguments:
         screen.line(f"{screen.say('arguments')}: {short(question.arguments)}", indent=indent + 2)
+    for told in (approvals_of(screen, question), expiry_of(screen, question)):
+        if told:
+            screen.line((told, "yellow"), indent=indent + 2)
     if flags:
         _show_what_flags_take(screen, question, indent + 2)
 
 
+def expiry_of(screen: Screen, question: Interrupt) -> str:
+    """When an open question expires, or that its time has passed; empty: it waits until it is answered."""
+    if question.expires_at is None or question.state not in (InterruptState.OPEN, InterruptState.EXPIRED):
+        return ""
+    at, here = moment(question.expires_at), datetime.now(UTC)
+    left = span((datetime.fromisoformat(question.expires_at) - here).total_seconds())
+    return screen.say("overdue", at=at) if left is None else screen.say("expires", at=at, left=left)
+
+
+def approvals_of(screen: Screen, question: Interrupt) -> str:
+    """Who agreed so far, of how many, and who may; empty where one person's answer settles it."""
+    approvals = question.approvals
+    if approvals is None:
+        return ""
+    given = approvals["given"]
+    who = ", ".join(f"{one['by']} {moment(one['at'] or '')}".strip() for one in given)
+    done = screen.say(
+        "approvals", given=len(given), needed=approvals["needed"], who=f": {who}" if who else ""
+    )
+    rule = "approvals.of" if approvals["of"] else "approvals.anybody"
+    return f"{done}; {screen.say(rule, needed=approvals['needed'], of=', '.join(approvals['of']))}"
+
+
 def _show_what_flags_take(screen: Screen, question: Interrupt, indent: int) -> None:
-    if variants(question):
+    if variants(question.response_schema):
         _show_alternatives(screen, question, indent)
         return
     for name, field in properties(question.response_schema).items():
@@ -74,17 +101,19 @@ def _show_what_flags_take(screen: Screen, question: Interrupt, indent: int) -> N
 
 def _show_alternatives(screen: Screen, question: Interrupt, indent: int) -> None:
     key = f"alternatives.{question.type}"
-    words = ", ".join(variants(question))
+    words = ", ".join(variants(question.response_schema))
     screen.line((screen.say(key, id=question.id, words=words), "dim"), indent=indent)
 
 
 def show_field(screen: Screen, name: str, field: Schema, whole: Schema, *, indent: int = 2) -> None:
     """A field: its name, what it takes, its default and its description."""
-    parts = [describe(field, whole)]
-    if "default" in field:
+    title = title_of(name.rpartition(".")[2], field)
+    parts = [*([title] if title else []), describe(field, whole)]
+    if field.get("default") not in (None, ""):
         parts.append(f"({screen.say('default', default=shown(field['default']))})")
-    if field.get("description"):
-        parts.append(str(field["description"]))
+    told = resolved(field, whole).get("description")
+    if told:
+        parts.append(" ".join(str(told).split()))
     screen.line((name, "bold"), *(f"  {part}" for part in parts), indent=indent)
 
 
@@ -98,7 +127,12 @@ def show_questions(
     examples: Examples | None = None,
     intro: str = "go_on",
 ) -> None:
-    """Open questions, and the command that answers them all, alone on its line."""
+    """Open questions, and the command that answers them all, alone on its line; of a run whose questions have all
+    expired, the one that lets it go on."""
+    if not questions:
+        screen.line(screen.say("all_expired"))
+        screen.line((settings.command("recover", run_id), "bold"), indent=2)
+        return
     for question in questions:
         show_question(screen, question)
     screen.line(screen.say(intro))

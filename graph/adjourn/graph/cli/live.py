@@ -21,6 +21,8 @@ from adjourn.graph.cli.screen import Screen, short
 
 Show = Callable[[Any], None]
 
+_SETTLED_OTHERWISE = {"open": "answer_counted", "expired": "answer_expired"}
+
 MARKS = {
     CallState.OK: ("✓", "green"),
     CallState.REPEATED: ("=", "yellow"),
@@ -116,7 +118,8 @@ class Live:
     def _answered(self, event: InterruptAnswered) -> None:
         by = event.by or self._screen.say("somebody")
         told = "" if event.answer is None else f"  {short(event.answer)}"
-        taken = self._screen.say("answer_taken", state=event.state, by=by)
+        key = _SETTLED_OTHERWISE.get(event.state, "answer_taken")
+        taken = self._screen.say(key, state=event.state, by=by)
         self._line(event, ("! ", "cyan"), (event.interrupt_id, "bold"), f" {taken}{told}", cut=True)
 
     def _finished(self, event: RunFinished) -> None:

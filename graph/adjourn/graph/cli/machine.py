@@ -7,7 +7,7 @@ from adjourn.graph import routes
 from adjourn.graph.cli.apps import load
 from adjourn.graph.cli.screen import Screen, short
 from adjourn.graph.cli.settings import Settings
-from adjourn.graph.react import Graph, tools_of
+from adjourn.graph.react import Graph, drawing_of, tools_of
 from adjourn.nodes.tool import Tool
 
 
@@ -27,10 +27,9 @@ def show_graph(settings: Settings) -> int:
 
 
 def mermaid(graph: Graph) -> str:
-    """The graph as mermaid: by the table of routes where it was built from it, else as LangGraph draws it."""
-    if set(graph.builder.nodes) == set(routes.ROUTES):
-        return routes.mermaid()
-    return graph.get_graph().draw_mermaid()
+    """The graph as mermaid: by its table where it was built from one, else as LangGraph draws it."""
+    built = (set(routes.ROUTES), set(routes.SERIAL))
+    return drawing_of(graph) if set(graph.builder.nodes) in built else graph.get_graph().draw_mermaid()
 
 
 def _show_tools(screen: Screen, tools: Mapping[str, Tool]) -> None:

@@ -11,9 +11,11 @@ APP_VARIABLE = "ADJOURN_APP"
 BY_VARIABLE = "ADJOURN_BY"
 LANG_VARIABLE = "ADJOURN_LANG"
 LOG_VARIABLE = "ADJOURN_LOG"  # a level, such as debug: the log on stderr; it has no option
+TOKENS_VARIABLE = "ADJOURN_TOKENS"  # callers' tokens, one `person: token` a line; a file is better
 DEMO_DIR_VARIABLE = "ADJOURN_DEMO_DIR"  # the demo's folder, where it is not ./adjourn-demo
 
 DEMO_APP = "adjourn.graph.demo.app:build"
+DEMO_FLOW_APP = "adjourn.graph.demo.app:build_flow"
 
 Store = Annotated[
     str,

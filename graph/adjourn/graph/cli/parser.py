@@ -47,6 +47,10 @@ def demo(
         ),
     ] = None,
     message: Annotated[str | None, typer.Option("--message", metavar="TEXT", help="What to ask it.")] = None,
+    flow: Annotated[
+        str | None,
+        typer.Option("--flow", metavar="open-database", help="A flow of fixed steps in place of the free loop."),
+    ] = None,
     json: Json = False,
     lang: Lang = None,
 ) -> int:
@@ -54,17 +58,38 @@ def demo(
     from adjourn.graph.cli import demo_command
 
     return demo_command.demo(
-        settings_of(json=json, lang=lang), directory=directory, data=data, model=model, message=message
+        settings_of(json=json, lang=lang),
+        directory=directory,
+        data=data,
+        model=model,
+        message=message,
+        flow=flow,
     )
 
 
 @app.command()
 def run(
-    message: Annotated[str, typer.Argument(metavar="MESSAGE", help="What the run is to do.")],
+    message: Annotated[
+        str | None, typer.Argument(metavar="MESSAGE", help="What the run is to do.", show_default=False)
+    ] = None,
     *,
     thread: Annotated[
         str | None,
         typer.Option("--thread", metavar="ID", help="The conversation to go on with. Without: a new one."),
+    ] = None,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            "--history",
+            metavar="FILE.json",
+            help="Go on from these messages alone, a list in OpenAI's shape, on a new thread.",
+        ),
+    ] = None,
+    set_: Annotated[
+        Many,
+        typer.Option(
+            "--set", metavar="FIELD=VALUE", help="With --history: a value that it waits for; may be given again."
+        ),
     ] = None,
     by: By = None,
     store: Store = DEFAULT_STORE,
@@ -73,9 +98,14 @@ def run(
     lang: Lang = None,
 ) -> int:
     """Start a run and show it live. At a question it asks on a terminal, else prints how to go on."""
-    from adjourn.graph.cli import drive
+    from adjourn.graph.cli import drive, travel
 
-    return drive.start(settings_of(store, app, json, lang), message, thread_id=thread, by=by)
+    settings = settings_of(store, app, json, lang)
+    if history is None:
+        return drive.start(settings, message or "", thread_id=thread, by=by)
+    return travel.start_from_history(
+        settings, history, assignments=set_ or (), message=message, thread_id=thread, by=by
+    )
 
 
 @app.command()
@@ -149,12 +179,26 @@ def runs(
 
 @app.command()
 def show(
-    run: RunId, *, store: Store = DEFAULT_STORE, app: App = None, json: Json = False, lang: Lang = None
+    run: RunId,
+    *,
+    timeline: Annotated[
+        bool, typer.Option("--timeline", help="Model calls, tool calls and waiting as bars over time.")
+    ] = False,
+    html: Annotated[
+        str | None,
+        typer.Option(
+            "--html", metavar="FILE", help="Write all of it as one page that loads nothing; - writes to stdout."
+        ),
+    ] = None,
+    store: Store = DEFAULT_STORE,
+    app: App = None,
+    json: Json = False,
+    lang: Lang = None,
 ) -> int:
-    """Show everything about a run: steps, calls, questions, answers, and how to go on."""
+    """Show everything about a run: why it stands where it stands, steps, calls, questions, answers, how to go on."""
     from adjourn.graph.cli import story
 
-    return story.show_run(settings_of(store, app, json, lang), run)
+    return story.show_run(settings_of(store, app, json, lang), run, bars=timeline, html=html)
 
 
 @app.command()
@@ -164,14 +208,49 @@ def events(
     after: Annotated[
         int, typer.Option("--after", min=0, metavar="N", help="Only those with a number above N.")
     ] = 0,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", help="Go on while the run works, whoever drives it, until it waits or ends."),
+    ] = False,
     store: Store = DEFAULT_STORE,
     json: Json = False,
     lang: Lang = None,
 ) -> int:
     """Print the stored events of a run, one per line."""
+    settings = settings_of(store, json=json, lang=lang)
+    if follow:
+        from adjourn.graph.cli import watch
+
+        return watch.follow_events(settings, run, after=after)
     from adjourn.graph.cli import listing
 
-    return listing.list_events(settings_of(store, json=json, lang=lang), run, after=after)
+    return listing.list_events(settings, run, after=after)
+
+
+@app.command()
+def metrics(
+    *,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since", metavar="AGE|DATE", help="Only runs begun since: 7d, 12h, 2026-11-01. Without: all."
+        ),
+    ] = None,
+    graph: Annotated[
+        str | None, typer.Option("--graph", metavar="NAME", help="Only runs of this graph.")
+    ] = None,
+    tool: Annotated[
+        str | None,
+        typer.Option("--tool", metavar="NAME", help="Only runs that called this tool, and its calls."),
+    ] = None,
+    store: Store = DEFAULT_STORE,
+    json: Json = False,
+    lang: Lang = None,
+) -> int:
+    """Report on many runs: steps, stop reasons, questions, failing and slow tools, tokens, cost."""
+    from adjourn.graph.cli import report
+
+    return report.show_metrics(settings_of(store, json=json, lang=lang), since=since, graph=graph, tool=tool)
 
 
 @app.command()
@@ -180,6 +259,62 @@ def graph(*, app: App = None, json: Json = False, lang: Lang = None) -> int:
     from adjourn.graph.cli import machine
 
     return machine.show_graph(settings_of(app=app, json=json, lang=lang))
+
+
+@app.command()
+def history(
+    run: RunId,
+    *,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 20,
+    store: Store = DEFAULT_STORE,
+    app: App = None,
+    json: Json = False,
+    lang: Lang = None,
+) -> int:
+    """List where a run stood after each superstep, newest first: the points where a fork can begin."""
+    from adjourn.graph.cli import travel
+
+    return travel.show_history(settings_of(store, app, json, lang), run, limit=limit)
+
+
+@app.command()
+def fork(
+    run: RunId,
+    *,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="CHECKPOINT", help="Its number or id, as history shows it. Without: the newest."),
+    ] = None,
+    message: Annotated[
+        str | None,
+        typer.Option(
+            "--message", metavar="TEXT", help="Begin with this message; what was open there is closed in the fork."
+        ),
+    ] = None,
+    thread: Annotated[
+        str | None, typer.Option("--thread", metavar="ID", help="The new conversation's name.")
+    ] = None,
+    repeat_writes: Annotated[
+        bool, typer.Option("--repeat-writes", help="Allow writes that the run has made since to be made again.")
+    ] = False,
+    by: By = None,
+    store: Store = DEFAULT_STORE,
+    app: App = None,
+    json: Json = False,
+    lang: Lang = None,
+) -> int:
+    """Begin a new run where another one stood. The other one is left as it is."""
+    from adjourn.graph.cli import travel
+
+    return travel.fork(
+        settings_of(store, app, json, lang),
+        run,
+        at=at,
+        message=message,
+        thread_id=thread,
+        repeat_writes=repeat_writes,
+        by=by,
+    )
 
 
 @app.command()
@@ -214,6 +349,59 @@ def recover(
     from adjourn.graph.cli import drive
 
     return drive.recover(settings_of(store, app, json, lang), run, by=by)
+
+
+@app.command()
+def serve(
+    *,
+    host: Annotated[
+        str, typer.Option("--host", metavar="HOST", help="Where to listen. Others than loopback need tokens.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 takes a free one.")] = 8321,
+    tokens: Annotated[
+        str | None,
+        typer.Option(
+            "--tokens",
+            envvar="ADJOURN_TOKENS_FILE",
+            metavar="FILE",
+            help="Who may come in, one on each line: person: token. Also ADJOURN_TOKENS holds such lines.",
+        ),
+    ] = None,
+    allow_host: Annotated[
+        Many,
+        typer.Option(
+            "--allow-host",
+            metavar="NAME",
+            help="A further name that the server is called by, behind a proxy; may be given again.",
+        ),
+    ] = None,
+    lease: Annotated[
+        float,
+        typer.Option(
+            "--lease", min=0.5, metavar="SECONDS", help="After so long a run of a dead server is taken over."
+        ),
+    ] = 30.0,
+    by: By = None,
+    store: Store = DEFAULT_STORE,
+    app: App = None,
+    json: Json = False,
+    lang: Lang = None,
+) -> int:
+    """Serve runs over HTTP, with an inbox page for those that wait for people.
+
+    On loopback nobody needs a token, and --by says who answers. On SIGTERM running steps end and runs are handed back.
+    """
+    from adjourn.graph.cli import serving
+
+    return serving.serve(
+        settings_of(store, app, json, lang),
+        host=host,
+        port=port,
+        tokens_file=tokens,
+        names=allow_host or (),
+        by=by,
+        lease_s=lease,
+    )
 
 
 @app.command()

@@ -36,7 +36,7 @@ class Screen:
         self.language = settings.language
         self.json = settings.json
         self.is_terminal = self.stream.isatty() and not settings.json
-        self._left = False
+        self.reader_left = False  # nobody reads what is written any more
         self._console = Console(
             file=self.stream,
             force_terminal=self.is_terminal,
@@ -88,13 +88,13 @@ class Screen:
 
     def write(self, words: str) -> None:
         """Hand `words` on at once; nothing happens when the reader has left."""
-        if self._left:
+        if self.reader_left:
             return
         try:
             self.stream.write(words)
             self.stream.flush()
         except BrokenPipeError:
-            self._left = True
+            self.reader_left = True
             _send_to_nowhere(self.stream)
 
 
@@ -113,6 +113,19 @@ def clean(words: str) -> str:
 def to_line(value: Any) -> str:
     """A value as JSON on one line, not escaped where the text is readable."""
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
+
+
+def span(seconds: float) -> str | None:
+    """A span of time in its largest unit: `5s`, `3m`, `2h`, `9d`; None: it lies in the past."""
+    if seconds <= 0:
+        return None
+    for length, unit in _UNITS:
+        if seconds >= length:
+            return f"{int(seconds // length)}{unit}"
+    return "1s"
 
 
 def short(value: Any, limit: int = DATA_LIMIT) -> str:

@@ -11,6 +11,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import StoreError, UsageError
 from adjourn.graph.cli.screen import short
+from adjourn.graph.expiring import sweep
 
 T = TypeVar("T")
 
@@ -34,6 +35,13 @@ def opened(url: str, *, create: bool = False) -> Iterator[Database]:
 def read(url: str, work: Callable[[Connection], T]) -> T:
     """What `work` reads from the database in one transaction."""
     with opened(url) as database:
+        return database.read(work)
+
+
+def read_current(url: str, work: Callable[[Connection], T]) -> T:
+    """The same, after the questions whose time has passed were closed."""
+    with opened(url) as database:
+        sweep(database)
         return database.read(work)
 
 

@@ -1,57 +1,97 @@
 """`adjourn show`: everything about one run on one screen. It reads the database and needs no app."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import journal
-from adjourn.checkpoints.events import ToolResult
-from adjourn.checkpoints.lifecycle import CallState, InterruptState, RunStatus
+from adjourn.checkpoints.database import now
+from adjourn.checkpoints.errors import UsageError
+from adjourn.checkpoints.lifecycle import CallState, FlowStepState, InterruptState, RunStatus
 from adjourn.checkpoints.records import CallRow, Interrupt, StepRow
-from adjourn.graph.cli.how_to import resume_command, show_questions
+from adjourn.graph.captions import moment
+from adjourn.graph.cli.bars import show_bars
+from adjourn.graph.cli.how_to import approvals_of, expiry_of, resume_command, show_questions
 from adjourn.graph.cli.listing import STYLES
 from adjourn.graph.cli.live import FAILURE, MARKS
 from adjourn.graph.cli.screen import Part, Screen, short
 from adjourn.graph.cli.settings import Settings
-from adjourn.graph.cli.stores import read
+from adjourn.graph.cli.stores import read_current
 from adjourn.graph.reading import find_run_id, read_run
-from adjourn.graph.run import Run, call_to_dict
+from adjourn.graph.run import Run, call_to_dict, observation
+from adjourn.graph.timeline import timeline
+from adjourn.graph.why import why
 
-Took = Mapping[tuple[int, str], int | None]
-"""Milliseconds that each call took, by step and call id, as its event told; None: it never ran."""
-
+_PAGE = b"<!doctype html"  # what a page begins with: nothing else is written over
 _NOT_RUN = frozenset({"planned", "waiting"})
 DATA_LIMIT = 200  # characters of a result or an argument here; `adjourn events` has all of it
 
 
-def show_run(settings: Settings, beginning: str) -> int:
-    """Print the run's story. Raises `RunNotFound`, `UsageError`."""
-    run, took = read(settings.store, lambda connection: _read(connection, beginning))
-    if settings.json:
-        Screen(settings).data(to_dict(run, took, settings))
+def show_run(settings: Settings, beginning: str, *, bars: bool = False, html: str | None = None) -> int:
+    """Print the run's story, or its timeline (`bars`), or write it as a page (`html`: a file, `-` for stdout).
+
+    Raises `RunNotFound`, `UsageError`.
+    """
+    run = read_current(settings.store, lambda connection: _read(connection, beginning))
+    screen = Screen(settings)
+    if html is not None:
+        _write_page(screen, run, html)
+    elif bars:
+        made = timeline(run, now())
+        if settings.json:
+            screen.data(asdict(made))
+        else:
+            show_bars(screen, made)
+    elif settings.json:
+        screen.data(to_dict(run, settings))
     else:
-        Story(Screen(settings), settings, run, took).show()
+        Story(screen, settings, run).show()
     return 0
 
 
-def _read(connection: Connection, beginning: str) -> tuple[Run, Took]:
-    run = read_run(connection, find_run_id(connection, beginning))
-    told = journal.read_events(connection, run.id)
-    took = {(one.step, one.call_id): one.took_ms for one in told if isinstance(one, ToolResult)}
-    return run, took
+def _read(connection: Connection, beginning: str) -> Run:
+    return read_run(connection, find_run_id(connection, beginning))
+
+
+def _write_page(screen: Screen, run: Run, target: str) -> None:
+    from adjourn.graph.page import run_page
+
+    page = run_page(run, screen.language, now())
+    if target == "-":
+        screen.write(page)
+        return
+    file = Path(target)
+    try:
+        if file.exists() and not file.read_bytes()[: len(_PAGE)].lower() == _PAGE:
+            raise UsageError(f"--html {file} is there already and is no page; name another file")
+        file.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--html {file} cannot be written: {error.strerror}") from error
+    if screen.json:
+        screen.data({"html": str(file)})
+    else:
+        screen.line(screen.say("page_written", file=file))
+
+
+FLOW_MARKS = {
+    FlowStepState.PENDING: ("·", "dim"),
+    FlowStepState.RUNNING: ("▶", "yellow"),
+    FlowStepState.DONE: ("✓", "green"),
+    FlowStepState.SKIPPED: ("–", "dim"),
+    FlowStepState.FAILED: ("✗", "red"),
+    FlowStepState.STOPPED: ("■", "yellow"),
+}
 
 
 class Story:
     """Prints one run from its header to its open questions."""
 
-    def __init__(self, screen: Screen, settings: Settings, run: Run, took: Took) -> None:
+    def __init__(self, screen: Screen, settings: Settings, run: Run) -> None:
         self._screen = screen
         self._settings = settings
         self._run = run
-        self._took = took
 
     def show(self) -> None:
         """Print all of it."""
@@ -59,6 +99,7 @@ class Story:
         self._block("input", self._run.row.input)
         if self._run.error:
             self._block("error", str(self._run.error.get("message")), "red")
+        self._flow()
         self._steps()
         if self._run.answer:
             self._block("answer", self._run.answer)
@@ -72,6 +113,7 @@ class Story:
             f"{say('thread')} {row.thread_id}",
             f"{say('graph')} {row.graph}",
             say("started_by", by=row.started_by) if row.started_by else "",
+            say("forked_from", run=row.forked_from) if row.forked_from else "",
             moment(row.created_at) + (f" – {moment(row.ended_at)}" if row.ended_at else ""),
         ]
         work = [
@@ -81,11 +123,24 @@ class Story:
         ]
         for line in (facts, work):
             self._screen.line(("  ".join(one for one in line if one), "dim"))
+        told = why(run, self._screen.language, now())
+        self._screen.line((told, STYLES[RunStatus(run.status)]))
 
     def _block(self, key: str, words: str, style: str = "") -> None:
         self._screen.line((f"{self._screen.say(key)}:", "bold"))
         for line in words.splitlines():
             self._screen.line((line, style), indent=2)
+
+    def _flow(self) -> None:
+        """The steps of the flow, with the one that the run has reached marked."""
+        if self._run.flow:
+            self._screen.line((f"{self._screen.say('flow')}:", "bold"))
+        for one in self._run.flow:
+            mark, style = FLOW_MARKS[FlowStepState(one.status)]
+            reason = f"  {one.reason}" if one.reason else ""
+            self._screen.line(
+                (f"{mark} ", style), (one.step, "bold"), f"  {one.status}", (reason, style), indent=2
+            )
 
     def _steps(self) -> None:
         known = {one.step: one for one in self._run.steps}
@@ -125,8 +180,8 @@ class Story:
             self._question(question)
 
     def _outcome(self, call: CallRow) -> str:
-        took = self._took.get((call.step, call.call_id))
-        parts = [call.outcome, call.error_code or "", "" if took is None else f"{took} ms"]
+        took = "" if call.took_ms is None else f"{call.took_ms} ms"
+        parts = [call.outcome, call.error_code or "", took]
         if call.attempts > 1:
             parts.append(self._screen.say("attempts", attempts=call.attempts))
         return " ".join(one for one in parts if one)
@@ -139,9 +194,14 @@ class Story:
             ("? ", "yellow"), (one.id, "bold"), f" {one.type}: {one.reason}", indent=4, cut=True
         )
         if one.state == InterruptState.OPEN:
-            self._screen.line((self._screen.say("waiting"), "yellow"), indent=6)
+            told = (
+                self._screen.say("waiting"),
+                approvals_of(self._screen, one),
+                expiry_of(self._screen, one),
+            )
+            self._screen.line(("; ".join(part for part in told if part), "yellow"), indent=6)
             return
-        by = one.answered_by or self._screen.say("somebody")
+        by = one.agreed or self._screen.say("nobody" if one.state == InterruptState.EXPIRED else "somebody")
         settled = self._screen.say("answered", state=one.state, by=by, at=moment(one.closed_at or ""))
         answer = "" if one.answer is None else f": {short(one.answer)}"
         self._screen.line(f"{settled}{answer}", indent=6, cut=True)
@@ -149,52 +209,34 @@ class Story:
     def _how_to_go_on(self) -> None:
         run = self._run
         if run.status == RunStatus.INTERRUPTED:
-            self._screen.line((f"{self._screen.say('open_questions')}:", "bold"))
+            if run.interrupts:
+                self._screen.line((f"{self._screen.say('open_questions')}:", "bold"))
             show_questions(self._screen, self._settings, run.id, run.interrupts)
         elif run.status == RunStatus.FAILED:
             self._screen.line(self._screen.say("try_again"))
             self._screen.line((self._settings.command("resume", run.id), "bold"), indent=2)
 
 
-def moment(time: str) -> str:
-    """A stored time to the second: `2026-11-29 23:01:03Z`."""
-    return f"{time[:10]} {time[11:19]}Z" if time else ""
-
-
-def observation(call: CallRow) -> Any:
-    """What a call brought, as people may see it: data of a success, message of a failure; None: nothing yet."""
-    if call.shown is not None:
-        return call.shown
-    if call.result is None:
-        return None
-    try:
-        told = json.loads(call.result)
-    except ValueError:
-        return call.result
-    if not isinstance(told, dict) or "ok" not in told:
-        return told
-    return told.get("data") if told["ok"] else told.get("message")
-
-
-def to_dict(run: Run, took: Took, settings: Settings) -> dict[str, Any]:
+def to_dict(run: Run, settings: Settings) -> dict[str, Any]:
     """The whole story as JSON data: `Run.to_dict`, each model call, each question, and how to go on."""
     waits = run.status == RunStatus.INTERRUPTED
     return {
         **run.to_dict(),
         "shown_reason": run.shown_reason or None,
-        "calls": [_call_dict(one, took) for one in run.calls],
+        "why": why(run, settings.language, now()),
+        "calls": [_call_dict(one) for one in run.calls],
         "model_calls": [asdict(one) for one in run.steps],
         "questions": [_question_dict(one) for one in run.questions],
+        "audit": [asdict(one) for one in run.audit],
         "resume_command": resume_command(settings, run.id, run.interrupts) if waits else None,
     }
 
 
-def _call_dict(call: CallRow, took: Took) -> dict[str, Any]:
-    rest = ("batch", "position", "digest", "raw", "planned_at", "started_at", "ended_at")
+def _call_dict(call: CallRow) -> dict[str, Any]:
+    rest = ("batch", "position", "digest", "raw", "planned_at", "started_at", "ended_at", "took_ms")
     return {
         **call_to_dict(call),
         **{name: getattr(call, name) for name in rest},
-        "took_ms": took.get((call.step, call.call_id)),
         "shown": observation(call),
     }
 

@@ -1,9 +1,8 @@
 """Keeping house: `adjourn prune`, `forget`, `migrate` and `import`. They need no app."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from adjourn.checkpoints import retention
 from adjourn.checkpoints.database import format_time
@@ -12,8 +11,7 @@ from adjourn.checkpoints.setup import VERSION
 from adjourn.graph.cli.screen import Screen
 from adjourn.graph.cli.settings import Settings
 from adjourn.graph.cli.stores import opened
-
-_UNITS = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+from adjourn.graph.cli.times import age
 
 
 def prune_runs(settings: Settings, *, older_than: str, keep_last: int, failed: bool, dry_run: bool) -> int:
@@ -30,24 +28,19 @@ def prune_runs(settings: Settings, *, older_than: str, keep_last: int, failed: b
     return 0
 
 
-def age(words: str) -> timedelta:
-    """How long `30d`, `12h`, `90m`, `2w` or `45s` is. Raises `UsageError` for anything else."""
-    found = re.fullmatch(r"(\d{1,6})([wdhms])", words.strip())
-    if found is None:
-        raise UsageError(f"--older-than is a number and a unit, such as 30d, 12h or 90m, not {words!r}")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
-
-
 def forget_threads(settings: Settings, thread_ids: Sequence[str]) -> int:
     """`adjourn forget`: take away everything of these conversations, one after the other."""
     screen = Screen(settings)
     with opened(settings.store) as database:
         for thread_id in thread_ids:
+            forks = [one for one in retention.forks_of(database, thread_id) if one not in thread_ids]
             removed = retention.forget(database, thread_id)
             if settings.json:
-                screen.data({"thread": thread_id, "runs": removed.runs})
-            else:
-                screen.line(screen.say("forgotten", thread=thread_id, runs=removed.runs))
+                screen.data({"thread": thread_id, "runs": removed.runs, "forks": forks})
+                continue
+            screen.line(screen.say("forgotten", thread=thread_id, runs=removed.runs))
+            if forks:
+                screen.line((screen.say("forks_stay", threads=" ".join(forks)), "yellow"))
     return 0
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from adjourn.graph.demo import sentence
+from adjourn.graph.demo import flow_turns, sentence
 from adjourn.graph.demo.answer import RESTART_WORDS, answer, documents_of, logs_of
 from adjourn.graph.demo.exchange import Exchange, read_exchange
 from adjourn.graph.demo.phrases import Language, phrase
@@ -62,7 +62,7 @@ def decide(messages: Sequence[BaseMessage], tools: Sequence[Mapping[str, Any]]) 
     text = sentence.whole_sentence(exchange)
     language: Language = "zh" if sentence.speaks_chinese(text) else "en"
     at = Situation(exchange, _offered(tools), text, wishes_of(text), language)
-    turn = _next(at) if exchange.results else _opening(at)
+    turn = _in_flow(at) or (_next(at) if exchange.results else _opening(at))
     if exchange.is_first:
         return Turn(at.say("stand_in") + turn.text, turn.calls)
     return turn
@@ -78,6 +78,15 @@ def known_values(at: Situation) -> dict[str, Any]:
     }
     found = {name: value for name, value in named.items() if value is not None}
     return {name: value for name, value in {**_seen(at), **found}.items() if name in schema}
+
+
+def _in_flow(at: Situation) -> Turn | None:
+    if not flow_turns.is_flow(at.exchange, tuple(at.offered)):
+        return None
+    planned = flow_turns.flow_call(at.exchange, tuple(at.offered), at.text)
+    if planned is None:
+        return Turn(flow_turns.told(at.exchange, at.language))
+    return Turn("", (PlannedCall(*planned),))
 
 
 def _opening(at: Situation) -> Turn:

@@ -21,6 +21,10 @@ PHRASES: dict[str, dict[Language, str]] = {
         "zh": "现在没有可用的工具，我查不了。",
         "en": "I have no tools now, so I cannot look anything up.",
     },
+    "flow.created": {
+        "zh": "数据库 {database} 已在 {environment} 为 {service_id} 创建，并已确认可用。",
+        "en": "The database {database} was created for {service_id} in {environment}, and is ready.",
+    },
     "start.logs_docs": {"zh": "我同时查日志和文档。", "en": "I look at the logs and the documents at once."},
     "start.logs": {"zh": "我先看日志。", "en": "I look at the logs first."},
     "start.docs": {"zh": "我查一下文档。", "en": "I look it up in the documents."},

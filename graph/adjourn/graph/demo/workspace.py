@@ -1,6 +1,7 @@
 """Where the demo keeps what it remembers: one folder that any process can open.
 
 demo.json             the data folder and the model, so that a resume elsewhere uses the same
+databases.json        the databases that the flow created: what `create_database` really changes
 services_state.json   how often each service was restarted: what `restart_service` really changes
 index.db              the search index, made from the documents and safe to delete
 lock.db               empty; SQLite's lock on it is held while the state file is changed
@@ -163,6 +164,27 @@ class Workspace:
                 _count(entry, key, approved_by)
                 _write_json(self.state_file, state)
             return int(entry["restarts"])
+
+    def databases(self, service_id: str) -> list[str]:
+        """The databases that were created for a service, oldest first."""
+        return [one["name"] for one in self._created() if one["service_id"] == service_id]
+
+    def create_database(self, service_id: str, environment: str, *, key: str) -> str:
+        """Create a database and give its name; the same `key` again creates nothing and gives the same name."""
+        with self._locked():
+            created = self._created()
+            known = next((one for one in created if one["key"] == key), None)
+            if known is not None:
+                return str(known["name"])
+            name = f"db-{service_id.removeprefix('svc-')}-{environment}-{len(created) + 1}"
+            entry = {"name": name, "service_id": service_id, "environment": environment, "key": key}
+            _write_json(self.directory / "databases.json", [*created, entry])
+            return name
+
+    def _created(self) -> list[dict[str, Any]]:
+        file = self.directory / "databases.json"
+        created: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+        return created
 
     def _add_missing_counters(self) -> None:
         with self._locked():

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adjourn.graph.cli.fields import WrongValue, choices, describe, parse
+from adjourn.graph.fields import WrongValue, choices, describe, example, parse, title_of, without_null
 
 TEXT = {"type": "string"}
 MAYBE = {"anyOf": [{"type": "string"}, {"type": "null"}]}
@@ -77,3 +77,43 @@ def test_only_lists_are_choices() -> None:
     assert choices(TEXT, DEFS) is None
     assert choices({"anyOf": [{"enum": ["a"]}, TEXT]}, DEFS) is None
     assert choices({"const": "a"}, DEFS) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (TEXT, "text"),
+        (COUNT, 1),
+        ({"type": "integer", "minimum": 7}, 7),
+        ({"type": "number"}, 1.5),
+        ({"type": "boolean"}, True),
+        (MAYBE, "text"),
+        ({"$ref": "#/$defs/Color"}, "red"),
+        ({"type": "array", "items": {"$ref": "#/$defs/Color"}}, ["red"]),
+        ({"type": "object", "additionalProperties": COUNT}, {"name": 1}),
+        ({"type": "object", "properties": {"a": TEXT, "b": COUNT}}, {"a": "text", "b": 1}),
+        ({"type": "string", "examples": ["svc-1"]}, "svc-1"),
+        ({"type": "integer", "default": 30}, 30),
+    ],
+)
+def test_an_example_shows_how_a_value_is_written(schema: Any, value: Any) -> None:
+    assert example(schema, DEFS) == value
+
+
+def test_an_example_of_a_schema_that_holds_itself_comes_to_an_end() -> None:
+    whole = {"$defs": {"Node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}}}
+    assert example({"$ref": "#/$defs/Node"}, whole) == {"next": {"next": {"next": {"next": {}}}}}
+
+
+def test_what_may_be_null_and_what_it_is_else() -> None:
+    assert without_null(MAYBE, DEFS) == ({"type": "string"}, True)
+    assert without_null({**MAYBE, "title": "T"}, DEFS) == ({"type": "string", "title": "T"}, True)
+    assert without_null(COUNT, DEFS) == (COUNT, False)
+    several = {"anyOf": [TEXT, COUNT, {"type": "null"}]}
+    assert without_null(several, DEFS) == ({"anyOf": [TEXT, COUNT]}, True)
+
+
+def test_a_title_is_one_that_somebody_gave() -> None:
+    assert title_of("dry_run", {"title": "Dry Run"}) is None
+    assert title_of("note", {"title": "备注"}) == "备注"
+    assert title_of("note", {}) is None

@@ -6,6 +6,8 @@ from typing import Any
 
 Schema = Mapping[str, Any]
 
+NOTHING: Any = object()  # a field that is left out: None is a value that it may have
+
 
 class WrongValue(ValueError):
     """A text is no value of its field; the message is one line that says what would be."""
@@ -18,6 +20,24 @@ def resolved(schema: Schema, whole: Schema) -> Schema:
         name = str(seen.pop("$ref")).removeprefix("#/$defs/")
         seen = {**whole.get("$defs", {}).get(name, {}), **seen}
     return seen
+
+
+def properties(schema: Schema) -> Mapping[str, Schema]:
+    """The fields of an answer, of all its variants together where it has several."""
+    found: dict[str, Schema] = {}
+    for one in schema.get("oneOf", [schema]):
+        for name, field in one.get("properties", {}).items():
+            if "const" in field:  # what tells the variants apart: any of their words
+                known = found.get(name, {}).get("enum", [])
+                found[name] = {"enum": [*known, field["const"]]}
+            else:
+                found[name] = field
+    return found
+
+
+def variants(schema: Schema) -> Mapping[str, Schema]:
+    """The schemas of an answer's possible actions, by word: empty for one that takes values."""
+    return {one["title"]: one for one in schema.get("oneOf", ()) if "title" in one}
 
 
 def choices(schema: Schema, whole: Schema) -> Sequence[Any] | None:
@@ -117,3 +137,46 @@ def _problem(value: Any, schema: Schema, whole: Schema) -> str | None:
     rules = {**schema, "$defs": whole.get("$defs", {})}
     error = next(iter(Draft202012Validator(rules).iter_errors(value)), None)
     return None if error is None else error.message
+
+
+def example(schema: Schema, whole: Schema, depth: int = 4) -> Any:
+    """A value that a field might have, to show how one is written. `depth`: how far a schema is followed into itself."""
+    listed = choices(schema, whole)
+    if listed:
+        return listed[0]
+    schema = resolved(schema, whole)
+    for given in ("examples", "default"):
+        if schema.get(given):
+            return schema[given][0] if given == "examples" else schema[given]
+    parts = [one for one in schema.get("anyOf", schema.get("oneOf", ())) if one.get("type") != "null"]
+    if parts:
+        return example(parts[0], whole, depth)
+    kind = next(iter(sorted(kinds(schema, whole))), "string")
+    if kind == "array":
+        return [example(schema.get("items", {}), whole, depth - 1)] if depth else []
+    if kind == "object":
+        fields = schema.get("properties", {}) if depth else {}
+        more = schema.get("additionalProperties")
+        if not fields and isinstance(more, dict) and depth:
+            fields = {"name": more}
+        return {name: example(one, whole, depth - 1) for name, one in fields.items()}
+    return {"integer": max(1, schema.get("minimum", 1)), "number": schema.get("minimum", 1.5)}.get(
+        kind, "text"
+    )
+
+
+def without_null(schema: Schema, whole: Schema) -> tuple[Schema, bool]:
+    """The schema of a field that may be null without that, and whether it may."""
+    schema = resolved(schema, whole)
+    parts = schema.get("anyOf", ())
+    rest = [one for one in parts if one.get("type") != "null"]
+    if len(rest) == len(parts):
+        return schema, False
+    beside = {name: value for name, value in schema.items() if name != "anyOf"}
+    return ({**resolved(rest[0], whole), **beside} if len(rest) == 1 else {**beside, "anyOf": rest}), True
+
+
+def title_of(name: str, schema: Schema) -> str | None:
+    """The title that somebody gave a field; None for the one that is made of its name."""
+    title = schema.get("title")
+    return None if title is None or title == name.replace("_", " ").title() else str(title)

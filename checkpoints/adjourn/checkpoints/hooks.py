@@ -1,0 +1,67 @@
+"""What rides on the saver's transactions, and what may refuse them.
+
+Found in `configurable`: whoever owns a run puts a fence and an outbox there. Other people's graphs have neither.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from langchain_core.runnables import RunnableConfig
+from sqlalchemy.engine import Connection
+
+from adjourn.checkpoints.thread_memory import ThreadMemory
+
+FENCE = "__adjourn_fence"  # keys of `configurable`: the double underscore keeps them out of the metadata
+OUTBOX = "__adjourn_outbox"
+
+Check = Callable[[], None]
+"""Called when the statements are through. Raises when they were sent on a wrong assumption: all rolls back."""
+
+Held = Callable[[Connection, ThreadMemory], Check]
+"""What a task wrote, ready to be stored in somebody's transaction."""
+
+
+class Fence(Protocol):
+    """Says whether the caller still owns the run; found in `configurable["__adjourn_fence"]`."""
+
+    def check(self, connection: Connection) -> None:
+        """Called first in the transaction of each put and put_writes. Raises `LeaseLost`: all rolls back."""
+
+
+class Outbox(Protocol):
+    """Rows that ride on a put; found in `configurable["__adjourn_outbox"]`.
+
+    Without holding, a task's writes may be stored before the checkpoint that they lead to. A process that dies
+    between the two leaves writes that LangGraph applies without running the task again, and the rows that
+    the task gave to the outbox are never written. Held writes are stored with the put, or not at all (F-23).
+    """
+
+    def hold(self, writes: Held) -> bool:
+        """Keep a task's writes for the next put. False: they are stored at once."""
+        ...
+
+    def held(self) -> Sequence[Held]:
+        """What the next put stores along with its checkpoint; again, when a first attempt was rolled back."""
+        ...
+
+    def write(self, connection: Connection) -> None:
+        """Write the rows. Called in the put's transaction, behind the checkpoint's rows; again, when a first
+        attempt was rolled back because another process wrote to the thread."""
+
+    def committed(self) -> None:
+        """Called once after COMMIT: by `put` on its thread, by `aput` on the event loop's.
+
+        What `held` gave last is stored now.
+        """
+
+
+def fence_of(config: RunnableConfig) -> Fence | None:
+    """The fence that a config carries."""
+    found: Fence | None = config.get("configurable", {}).get(FENCE)
+    return found
+
+
+def outbox_of(config: RunnableConfig) -> Outbox | None:
+    """The outbox that a config carries."""
+    found: Outbox | None = config.get("configurable", {}).get(OUTBOX)
+    return found

@@ -1,0 +1,111 @@
+"""Writing transactions on threads: behind the fence, with the thread's memory, tried again where another process
+was in the way. What rides on a put is stored in its transaction.
+"""
+
+from collections.abc import Callable, Sequence
+
+from langchain_core.runnables import RunnableConfig
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
+
+from adjourn.checkpoints.codec import Codec
+from adjourn.checkpoints.compiled import in_one_go
+from adjourn.checkpoints.database import Database, was_given_up
+from adjourn.checkpoints.hooks import Check, Fence, Held, fence_of, outbox_of
+from adjourn.checkpoints.put_rows import CheckpointPut
+from adjourn.checkpoints.riding import arrive
+from adjourn.checkpoints.thread_memory import Memories, ThreadMemory
+from adjourn.checkpoints.thread_rows import StaleMemory
+
+ATTEMPTS = 5  # at one transaction, when another process wrote to the thread at the same moment
+
+Send = Callable[[Connection, ThreadMemory], Sequence[Check]]
+Then = Callable[[Connection], None]
+
+
+class Writer:
+    """Runs the transactions of one saver. Safe to use from many threads."""
+
+    def __init__(self, database: Database, codec: Codec, memories: Memories) -> None:
+        self._database = database
+        self._codec = codec
+        self._memories = memories
+
+    def put(self, config: RunnableConfig, put: CheckpointPut) -> None:
+        """Store a checkpoint, and what waits for it: writes that ride, and what the outbox brings.
+
+        Riders that cannot be stored do the checkpoint no harm: they are their owners' to store.
+        """
+        riders = self._memories.of(put.where.thread_id).riders.board()
+        if not riders:
+            return self._put(config, put, ())
+        try:
+            self._put(config, put, [rider.work for rider in riders])
+        except BaseException as error:
+            arrive(riders, stored=False)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            return arrive(riders, stored=True)
+        return self._put(config, put, ())
+
+    def _put(self, config: RunnableConfig, put: CheckpointPut, ridden: Sequence[Held]) -> None:
+        outbox = outbox_of(config)
+
+        def send(connection: Connection, memory: ThreadMemory) -> list[Check]:
+            brought = outbox.held() if outbox is not None else ()
+            checks = [held(connection, memory) for held in (*ridden, *brought)]
+            checks.append(put.send(connection, memory, self._codec))
+            return checks
+
+        then = None if outbox is None else outbox.write
+        self._transact(put.where.thread_id, fence_of(config), send, then)
+
+    def writes(self, config: RunnableConfig, thread_id: str, writes: Sequence[Held]) -> None:
+        """Store what tasks wrote."""
+
+        def send(connection: Connection, memory: ThreadMemory) -> list[Check]:
+            return [held(connection, memory) for held in writes]
+
+        self._transact(thread_id, fence_of(config), send, None)
+
+    def _transact(self, thread_id: str, fence: Fence | None, send: Send, then: Then | None) -> None:
+        """Run one writing transaction with the thread's memory: the fence, what `send` sends, then `then`.
+
+        The memory is dropped with the transaction, so it never knows what was not committed. When another
+        process wrote to the thread in the meantime, the work is done again with what is stored now.
+        """
+        for attempt in range(1, ATTEMPTS + 1):
+            memory = self._memories.of(thread_id)
+            with memory.lock:
+
+                def work(connection: Connection, memory: ThreadMemory = memory) -> None:
+                    if fence is not None:
+                        fence.check(connection)
+                    with in_one_go(connection):
+                        checks = send(connection, memory)
+                    for check in checks:
+                        check()
+                    if then is not None:
+                        then(connection)
+
+                try:
+                    return self._database.write_once(work)
+                except BaseException as error:
+                    memory.forget()
+                    if attempt == ATTEMPTS or not _is_passing(error):
+                        raise
+        return None
+
+    def change_threads(self, thread_ids: Sequence[str], work: Then) -> None:
+        """Run `work` once per thread, whose memory is void afterwards."""
+        for thread_id in thread_ids:
+            memory = self._memories.of(str(thread_id))
+            with memory.lock:
+                memory.forget()
+                self._database.write(work)
+
+
+def _is_passing(error: BaseException) -> bool:
+    """Whether another process was in the way, so that a second attempt may succeed."""
+    return isinstance(error, IntegrityError | StaleMemory) or was_given_up(error)

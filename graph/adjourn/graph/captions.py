@@ -1,0 +1,137 @@
+"""What reports and pictures of a run say to people, in English and Chinese. One table: key -> language -> text."""
+
+CAPTIONS: dict[str, dict[str, str]] = {
+    "why.answered": {"en": "It came to an answer after {steps} steps.", "zh": "执行 {steps} 步后得出回答。"},
+    "why.max_steps": {
+        "en": "It made {steps} model calls, as many as it may, and had no final answer.",
+        "zh": "已执行 {steps} 次模型调用，达到上限，仍没有最终回答。",
+    },
+    "why.timeout": {
+        "en": "Its time was over: it had worked {active} s, and {wall} had passed since it began.",
+        "zh": "时间用完：已工作 {active} 秒，距开始已过 {wall}。",
+    },
+    "why.too_many_fails": {
+        "en": "In its last {steps} steps with calls, all of them failed: {calls}.",
+        "zh": "最近 {steps} 个有调用的步骤全部失败：{calls}。",
+    },
+    "why.loop_detected": {
+        "en": "It asked for the same again and again: {calls}.",
+        "zh": "反复请求同样的调用：{calls}。",
+    },
+    "why.no_evidence": {
+        "en": "It answered again and again without what its tools had to bring.",
+        "zh": "多次在没有所需工具结果的情况下作答。",
+    },
+    "why.budget_spent": {
+        "en": "Its budget was spent: {tokens} tokens, cost {cost}, without what runs that worked for it spent.",
+        "zh": "预算用完：{tokens} 个 token，费用 {cost}（不含为它工作的子运行）。",
+    },
+    "why.protocol_error": {
+        "en": "The model's output could not be used, twice in a row.",
+        "zh": "模型连续两次输出无法使用的内容。",
+    },
+    "why.dismissed": {
+        "en": "A new message came on its thread and took its place{by}.",
+        "zh": "同一会话收到新消息，取代了该运行{by}。",
+    },
+    "why.cancelled": {"en": "It was cancelled{by}.", "zh": "已被取消{by}。"},
+    "why.failed": {
+        "en": "It gave up and can be resumed: {error}",
+        "zh": "运行失败，可以重试：{error}",
+    },
+    "why.interrupted": {
+        "en": "It has waited for a person since {since}: {questions} open.",
+        "zh": "自 {since} 起等待人工处理：{questions} 个问题待回答。",
+    },
+    "why.running": {
+        "en": "It is at work, driven by {owner}.",
+        "zh": "正在运行，由 {owner} 执行。",
+    },
+    "why.lost": {
+        "en": "It is at work, but nobody has driven it since {since}; `adjourn recover` goes on with it.",
+        "zh": "处于运行状态，但自 {since} 起没有进程在执行；可用 `adjourn recover` 继续。",
+    },
+    "by": {"en": " by {by}, {at}", "zh": "（{by}，{at}）"},
+    "at": {"en": ", {at}", "zh": "（{at}）"},
+    "no_name": {"en": "(no name)", "zh": "（未署名）"},
+    "nobody": {"en": "nobody", "zh": "无进程"},
+    "step": {"en": "step {step}", "zh": "第 {step} 步"},
+    "timeline": {"en": "Timeline", "zh": "时间线"},
+    "timeline.alt": {
+        "en": "Timeline of run {run}: {rows} rows, {length} long, {folds} stretches without work are drawn shorter",
+        "zh": "运行 {run} 的时间线：{rows} 行，全长 {length}，其中 {folds} 段空闲时间缩短显示",
+    },
+    "timeline.empty": {"en": "Nothing has happened yet.", "zh": "尚无任何步骤。"},
+    "legend.model": {"en": "model", "zh": "模型"},
+    "legend.call": {"en": "tool", "zh": "工具"},
+    "legend.failed": {"en": "failed", "zh": "失败"},
+    "legend.wait": {"en": "waiting for a person", "zh": "等待人工"},
+    "legend.fold": {"en": "drawn shorter than it was", "zh": "缩短显示"},
+    "waited": {"en": "waited {time}", "zh": "等待 {time}"},
+    "goes_on": {"en": "goes on", "zh": "进行中"},
+    "not_run": {"en": "did not run", "zh": "未执行"},
+    "page.skip": {"en": "Skip to the steps", "zh": "跳到步骤"},
+    "page.steps": {"en": "Steps", "zh": "步骤"},
+    "page.thread": {"en": "thread", "zh": "会话"},
+    "page.graph": {"en": "graph", "zh": "图"},
+    "page.started_by": {"en": "started by", "zh": "发起人"},
+    "page.began": {"en": "began", "zh": "开始"},
+    "page.ended": {"en": "ended", "zh": "结束"},
+    "page.worked": {"en": "worked", "zh": "工作时间"},
+    "page.tokens": {"en": "tokens in + out", "zh": "输入 + 输出 token"},
+    "page.token": {"en": "tokens", "zh": "token"},
+    "page.cost": {"en": "cost", "zh": "费用"},
+    "page.path": {"en": "path", "zh": "路径"},
+    "page.input": {"en": "Input", "zh": "输入"},
+    "page.answer": {"en": "Answer", "zh": "回答"},
+    "page.arguments": {"en": "arguments", "zh": "参数"},
+    "page.result": {"en": "result", "zh": "结果"},
+    "page.error": {"en": "error", "zh": "错误"},
+    "page.answered": {"en": "answer", "zh": "答复"},
+    "page.open": {"en": "waiting for a person", "zh": "等待人工处理"},
+    "page.attempts": {"en": "{attempts} attempts", "zh": "尝试 {attempts} 次"},
+    "page.characters": {"en": "{count} characters", "zh": "{count} 个字符"},
+    "page.cut": {
+        "en": "… {count} more characters are in the database",
+        "zh": "……其余 {count} 个字符见数据库",
+    },
+    "page.audit": {"en": "Who did what", "zh": "操作记录"},
+    "page.audit.at": {"en": "when", "zh": "时间"},
+    "page.audit.action": {"en": "what", "zh": "操作"},
+    "page.audit.by": {"en": "who", "zh": "操作人"},
+    "page.made": {
+        "en": "As it stood at {at}. The database holds all of it.",
+        "zh": "截至 {at} 的状态；完整数据在数据库中。",
+    },
+}
+
+
+def caption(key: str, language: str, **values: object) -> str:
+    """The text for `key` in `language` (`"en"` or `"zh"`, else English), with its values filled in.
+
+    Raises `KeyError` for a key that is not in the table: that is a bug.
+    """
+    texts = CAPTIONS[key]
+    return texts.get(language, texts["en"]).format(**values)
+
+
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
+
+
+def length(ms: float) -> str:
+    """A time in its two largest units: `2 d 3 h`, `4 min 10 s`, `1.25 s`, `312 ms`."""
+    if ms < 1_000:
+        return f"{ms:.0f} ms"
+    if ms < 60_000:
+        return f"{ms / 1000:.2f}".rstrip("0").rstrip(".") + " s"
+    for place, (size, unit) in enumerate(_UNITS):
+        if ms >= size:
+            smaller, word = _UNITS[place + 1]
+            rest = int(ms % size // smaller)
+            return f"{int(ms // size)} {unit}" + (f" {rest} {word}" if rest else "")
+    return f"{ms:.0f} ms"
+
+
+def moment(time: str) -> str:
+    """A stored time to the second: `2026-11-29 23:01:03Z`."""
+    return f"{time[:10]} {time[11:19]}Z" if time else ""

@@ -1,0 +1,113 @@
+"""The past of runs: `adjourn history`, `adjourn fork`, and `adjourn run --history`."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from adjourn.checkpoints.errors import CheckpointNotFound, UsageError
+from adjourn.graph.cli.drive import Driver, driving, on_terminal
+from adjourn.graph.cli.screen import Screen
+from adjourn.graph.cli.settings import Settings
+from adjourn.graph.past import RunCheckpoint
+
+
+def show_history(settings: Settings, beginning: str, *, limit: int) -> int:
+    """`adjourn history`: where a run stood after each superstep, newest first."""
+    with driving(settings) as driver:
+        run = driver.find(beginning)
+        found = driver.runner.history_sync(run.id, limit=limit + 1)
+    screen, shown = Screen(settings), found[:limit]
+    if settings.json:
+        screen.data([one.to_dict() for one in shown])
+        return 0
+    head = ("NO", "TIME", "STEP", "RAN", "NEXT", "CHECKPOINT", "WHAT")
+    screen.table(head, [_cells(one) for one in shown])
+    if len(found) > limit:
+        screen.line(screen.say("more_checkpoints"))
+    return 0
+
+
+def _cells(one: RunCheckpoint) -> Sequence[str]:
+    at = f"{one.at[:10]} {one.at[11:19]}"
+    asked = f" ? {len(one.questions)}" if one.questions else ""
+    ran, comes = ", ".join(one.ran), ", ".join(one.next) or "-"
+    return (str(one.number), at, str(one.step), ran, comes + asked, one.id, one.description)
+
+
+def fork(
+    settings: Settings,
+    beginning: str,
+    *,
+    at: str | None,
+    message: str | None,
+    thread_id: str | None,
+    repeat_writes: bool,
+    by: str | None,
+) -> int:
+    """`adjourn fork`: begin a new run where another one stood, and show it. Gives its exit status."""
+    with driving(settings, by=by, asks=on_terminal(settings)) as driver:
+        run = driver.find(beginning)
+        made = driver.runner.fork_sync(
+            run.id,
+            None if at is None else _checkpoint(driver, run.id, at),
+            message=message,
+            thread_id=thread_id,
+            by=by,
+            repeat_writes=repeat_writes,
+            on_event=driver.live,
+        )
+        return driver.go_on(made)
+
+
+def _checkpoint(driver: Driver, run_id: str, named: str) -> str:
+    """The checkpoint that its number, its id or the beginning of it names. Raises `CheckpointNotFound`, `UsageError`."""
+    ids = [
+        one.id
+        for one in driver.runner.history_sync(run_id, limit=None)
+        if named in (one.id, str(one.number)) or (len(named) >= 8 and one.id.startswith(named))
+    ]
+    if not ids:
+        raise CheckpointNotFound(run_id, named)
+    if len(ids) > 1:
+        raise UsageError(f"several checkpoints of run {run_id} are called {named!r}: {', '.join(ids)}")
+    return ids[0]
+
+
+def start_from_history(
+    settings: Settings,
+    file: str,
+    *,
+    assignments: Sequence[str],
+    message: str | None,
+    thread_id: str | None,
+    by: str | None,
+) -> int:
+    """`adjourn run --history`: go on from the history in a file and what was submitted. Gives the exit status."""
+    if message and assignments:
+        raise UsageError("give either --set FIELD=VALUE or a MESSAGE with --history, not both")
+    history, values = _read(file), message or _fields(assignments)
+    with driving(settings, create=True, by=by, asks=on_terminal(settings)) as driver:
+        run = driver.runner.run_from_history_sync(
+            history, values, thread_id=thread_id, by=by, on_event=driver.live
+        )
+        return driver.go_on(run)
+
+
+def _read(file: str) -> Any:
+    try:
+        return json.loads(Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"--history {file}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise UsageError(f"--history {file} is no JSON: {error}") from error
+
+
+def _fields(assignments: Sequence[str]) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for one in assignments:
+        name, equals, value = one.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--set {one!r} has no value; write --set FIELD=VALUE")
+        values[name] = value
+    return values

@@ -1,0 +1,103 @@
+"""Questions whose time has passed: found by whoever looks at their run, and closed once.
+
+A look closes them and no more. When no question of the run is open then, it can go on: whoever recovers or
+resumes it drives it, and its calls are answered `expired`.
+"""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+
+from adjourn.checkpoints import journal, settling
+from adjourn.checkpoints.database import Database, now
+from adjourn.checkpoints.events import Event, InterruptAnswered
+from adjourn.checkpoints.lifecycle import InterruptState, RunStatus
+from adjourn.checkpoints.records import Interrupt, RunRow
+from adjourn.graph.reading import read_run
+from adjourn.graph.run import Run
+
+AT_ONCE = 100  # runs that a look at a list tends to: each is a transaction, and the list must come soon
+
+
+def expire(connection: Connection, run_id: str) -> list[Event]:
+    """Close the overdue questions of a waiting run, each with its audit row and event; gives the events.
+
+    Of a run that works it closes none: its owner numbers its events, and is about to leave it.
+    """
+    run = journal.lock_run(connection, run_id)
+    if run.status != RunStatus.INTERRUPTED:
+        return []
+    at = now()
+    due = [
+        one
+        for one in journal.read_interrupts(connection, run_id, state=InterruptState.OPEN)
+        if one.is_overdue(at) and settling.close_interrupt(connection, one, InterruptState.EXPIRED, by=None)
+    ]
+    return journal.append_events(
+        connection, run_id, [closed_event(run, one, InterruptState.EXPIRED) for one in due]
+    )
+
+
+def closed_event(
+    run: RunRow, question: Interrupt, state: InterruptState, *, by: str | None = None
+) -> InterruptAnswered:
+    """The event of a question that was closed without an answer."""
+    return InterruptAnswered(
+        run_id=run.id,
+        path=run.path,
+        step=question.step,
+        interrupt_id=question.id,
+        call_id=question.call_id,
+        state=state.value,
+        by=by,
+    )
+
+
+def is_overdue(run: Run) -> bool:
+    """Whether the run waits with a question whose time has passed."""
+    at = now()
+    return run.status == RunStatus.INTERRUPTED and any(one.is_overdue(at) for one in run.questions)
+
+
+def read_current(database: Database, run_id: str) -> Run:
+    """The run as it stands now. Raises `RunNotFound`."""
+    run = database.read(lambda connection: read_run(connection, run_id))
+    if not is_overdue(run):
+        return run
+    database.write(lambda connection: expire(connection, run_id))
+    return database.read(lambda connection: read_run(connection, run_id))
+
+
+async def aread_current(database: Database, run_id: str) -> Run:
+    """`read_current`, for who can await."""
+    run = await database.aread(lambda connection: read_run(connection, run_id))
+    if not is_overdue(run):
+        return run
+    await database.awrite(lambda connection: expire(connection, run_id))
+    return await database.aread(lambda connection: read_run(connection, run_id))
+
+
+async def asked(database: Database, run_id: str) -> tuple[Sequence[Interrupt], Sequence[Event]]:
+    """The questions of a run, after those whose time has passed were closed; also the events of that."""
+    told: Sequence[Event] = ()
+    found = await database.aread(lambda connection: journal.read_interrupts(connection, run_id))
+    if any(one.is_overdue(now()) for one in found):
+        told = await database.awrite(lambda connection: expire(connection, run_id))
+        found = await database.aread(lambda connection: journal.read_interrupts(connection, run_id))
+    return found, told
+
+
+def sweep(database: Database, *, limit: int | None = AT_ONCE) -> Sequence[str]:
+    """Close what is overdue in the whole store; `limit` None: all of it. Gives the runs that were tended to."""
+    due = database.read(lambda connection: settling.overdue_runs(connection, limit=limit))
+    for run_id in due:
+        database.write(lambda connection, run_id=run_id: expire(connection, run_id))  # type: ignore[misc]
+    return due
+
+
+async def asweep(database: Database, *, limit: int | None = AT_ONCE) -> Sequence[str]:
+    """`sweep`, for who can await."""
+    due = await database.aread(lambda connection: settling.overdue_runs(connection, limit=limit))
+    for run_id in due:
+        await database.awrite(lambda connection, run_id=run_id: expire(connection, run_id))  # type: ignore[misc]
+    return due

@@ -1,0 +1,107 @@
+"""What every handler of a request needs, in one place; and who may see what."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+
+from adjourn.checkpoints import journal
+from adjourn.checkpoints.errors import RunNotFound
+from adjourn.checkpoints.lifecycle import InterruptState
+from adjourn.checkpoints.records import RunRow, to_json
+from adjourn.graph.run import Run
+from adjourn.graph.runner import Runner
+from adjourn.graph.server.access import Caller
+from adjourn.graph.server.bounds import Bounds, Streams
+from adjourn.graph.server.hosting import Hosting
+from adjourn.graph.server.problems import Refused
+
+Admit = Callable[[str | None, str, str | None], None]
+"""Called with person, message and thread before a run is stored; what it raises refuses the run."""
+
+BodyT = TypeVar("BodyT", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """One server's runner and what belongs to it. `admit` None: everybody who comes in may start runs."""
+
+    runner: Runner
+    hosting: Hosting
+    bounds: Bounds
+    streams: Streams
+    admit: Admit | None = None
+
+
+def desk_of(request: Request) -> Desk:
+    """The desk of the server that got the request."""
+    desk: Desk = request.app.state.desk
+    return desk
+
+
+def caller_of(request: Request) -> Caller:
+    """Who sent the request; the entrance has found out."""
+    caller: Caller = request.state.caller
+    return caller
+
+
+def owns(caller: Caller, run: RunRow) -> bool:
+    """Whether the run is the caller's, so that they may see all of it and stop it."""
+    return caller.sees_all or (caller.name is not None and run.started_by == caller.name)
+
+
+async def own_run(request: Request) -> Run:
+    """The run that the path names. One that is not the caller's is as if it were not there: 404."""
+    desk, run_id = desk_of(request), request.path_params["run_id"]
+    try:
+        run = await desk.runner.get(run_id)
+    except RunNotFound:
+        raise not_here(run_id) from None
+    if run.row.graph != desk.runner.name or not owns(caller_of(request), run.row):
+        raise not_here(run_id)
+    return run
+
+
+def not_here(run_id: str) -> Refused:
+    """There is no such run, as far as the caller may know."""
+    detail = f"there is no run {run_id!r} here, or it is not yours; GET /runs lists yours"
+    return Refused(404, "run_not_found", detail, run_id=run_id)
+
+
+async def may_answer_some(desk: Desk, caller: Caller, run: RunRow) -> bool:
+    """Whether a run has an open question that the caller may answer. The runner checks each one when they do."""
+    read = partial(journal.read_interrupts, run_id=run.id, state=InterruptState.OPEN)
+    for one in await desk.runner.database.aread(read):
+        if await desk.runner.may_answer(one, caller.name):
+            return True
+    return False
+
+
+async def body_of(request: Request, shape: type[BodyT]) -> BodyT:
+    """The JSON body in its shape. Raises `Refused` (400) where it is no JSON, `ValidationError` for a wrong field."""
+    raw = await request.body()
+    if not raw.strip():
+        raise Refused(400, "no_body", "this request needs a JSON body; /openapi.json shows its shape")
+    try:
+        return shape.model_validate_json(raw)
+    except ValueError as error:
+        if "Invalid JSON" in str(error):
+            raise Refused(400, "invalid_json", "the body is not JSON; mend it and send it again") from None
+        raise
+
+
+def query_of(request: Request, shape: type[BodyT], *lists: str) -> BodyT:
+    """The query in its shape; `lists` are the names that may come several times."""
+    given: dict[str, Any] = dict(request.query_params)
+    given |= {name: request.query_params.getlist(name) for name in lists if name in given}
+    return shape.model_validate(given)
+
+
+def shown(model: BaseModel, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A model as a JSON response."""
+    # not pydantic's own text: it raises on half a surrogate pair, which a model may well have said
+    return Response(to_json(model.model_dump(mode="json")), status, headers, media_type="application/json")

@@ -1,0 +1,50 @@
+"""The inbox: open questions that the caller may answer; who the caller is; whether the server takes work."""
+
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from adjourn.checkpoints import journal
+from adjourn.graph.server.desk import caller_of, desk_of, owns, shown
+from adjourn.graph.server.shapes import Asked, Health, Inbox, Me, QuestionShown
+
+MOST_QUESTIONS = 500  # shown at once; more than a person answers in a day
+
+
+async def inbox(request: Request) -> Response:
+    """Open questions of runs that wait, oldest first: those of the caller's runs, and those they may answer."""
+    desk, caller = desk_of(request), caller_of(request)
+    asked = await desk.runner.database.aread(
+        partial(journal.open_questions, graph=desk.runner.name, limit=MOST_QUESTIONS)
+    )
+    shown_ones = []
+    for run, question in asked:
+        mine = owns(caller, run)
+        allowed = await desk.runner.may_answer(question, caller.name)
+        if mine or allowed:
+            shown_ones.append(
+                Asked(
+                    run_id=run.id,
+                    thread_id=run.thread_id,
+                    graph=run.graph,
+                    started_by=run.started_by,
+                    asked_at=question.created_at,
+                    mine=mine,
+                    may_answer=allowed,
+                    question=QuestionShown.model_validate(question.to_dict()),
+                )
+            )
+    return shown(Inbox(questions=shown_ones))
+
+
+async def me(request: Request) -> Response:
+    """Who the caller is."""
+    caller = caller_of(request)
+    return shown(Me(person=caller.name, sees_all=caller.sees_all, graph=desk_of(request).runner.name))
+
+
+async def health(request: Request) -> Response:
+    """200 while the server takes work, 503 while it is going."""
+    closing = desk_of(request).hosting.closing.is_set()
+    return shown(Health(status="closing" if closing else "ok"), 503 if closing else 200)

@@ -1,0 +1,249 @@
+// The page: lists on the left, asked for every two seconds; the chosen run on the right, live.
+
+import { get, newKey, onTokenNeeded, post, setToken } from "./api.js";
+import { $, el, fill, short } from "./dom.js";
+import { questionCard } from "./question.js";
+import { RunView } from "./runview.js";
+import { newStory, take } from "./story.js";
+import { Follower } from "./stream.js";
+import { currentLanguage, LANGUAGES, say, setLanguage, time } from "./texts.js";
+
+const LOOK_MS = 2000;
+const LOOK_HIDDEN_MS = 15000;
+
+const page = {
+  me: null, runs: [], questions: [], drawn: "", known: null,
+  chosen: null, // {id, story, view, follower} of a run, or {id, card} of a question alone
+  timer: 0, looking: false, again: false,
+};
+
+// -- the lists
+
+async function look() {
+  if (page.looking) {
+    page.again = true;
+    return;
+  }
+  page.looking = true;
+  clearTimeout(page.timer);
+  try {
+    page.me ??= await get("me");
+    const [inbox, runs] = await Promise.all([get("inbox"), get("runs?limit=50")]);
+    page.questions = inbox.questions;
+    page.runs = runs.runs;
+    connected(true);
+    announceNew();
+    drawLists();
+    tendToChosen();
+  } catch (problem) {
+    connected(problem.status === 401);
+  } finally {
+    page.looking = false;
+    const wait = page.again ? 0 : document.hidden ? LOOK_HIDDEN_MS : LOOK_MS;
+    page.again = false;
+    page.timer = setTimeout(look, wait);
+  }
+}
+
+function connected(yes) {
+  const text = say(yes ? "live" : "offline");
+  const place = $("connection");
+  place.className = yes ? "on" : "off";
+  if (place.textContent !== text) place.textContent = text;
+}
+
+function announceNew() {
+  const ids = new Set(page.questions.map((one) => one.question.id));
+  if (page.known) {
+    const fresh = page.questions.find((one) => !page.known.has(one.question.id));
+    if (fresh) announce(say("said.question", { reason: fresh.question.reason || say(`type.${fresh.question.type}`) }));
+  }
+  page.known = ids;
+  document.title = ids.size ? `(${ids.size}) Adjourn` : "Adjourn";
+}
+
+function announce(text) {
+  $("announcer").textContent = text;
+}
+
+function drawLists(force = false) {
+  const now = JSON.stringify([page.questions, page.runs, currentLanguage(), page.chosen?.id]);
+  if (now === page.drawn && !force) return;
+  page.drawn = now;
+  $("person").textContent = page.me ? say("you_are", { person: page.me.person ?? say("unnamed") }) : "";
+  $("graph").textContent = page.me?.graph ?? "";
+  const waiting = page.questions.map((one) => entry(`q-${one.question.id}`, `#${one.mine ? "run" : "question"}/${one.mine ? one.run_id : one.question.id}`,
+    one.question.reason || say(`type.${one.question.type}`), "waiting",
+    [one.question.tool, one.started_by, time(one.asked_at)].filter(Boolean).join(" · ")));
+  fill($("waiting"), waiting.length ? waiting : el("li", { className: "hint" }, say("none_waiting")));
+  const runs = page.runs.map((one) => entry(`r-${one.id}`, `#run/${one.id}`, short(one.input, 90), one.status,
+    [say(`status.${one.status}`), one.started_by, time(one.created_at)].filter(Boolean).join(" · ")));
+  fill($("runs"), runs.length ? runs : el("li", { className: "hint" }, say("no_runs")));
+}
+
+function entry(key, href, title, status, facts) {
+  return el("li", {}, el("a", { href, data: { key }, className: status, "aria-current": href === location.hash ? "true" : undefined },
+    el("span", { className: `dot ${status}`, "aria-hidden": "true" }), el("span", { className: "title" }, title),
+    el("small", { className: "quiet" }, facts)));
+}
+
+// -- the chosen run
+
+function choose() {
+  const [, kind, id] = location.hash.match(/^#(run|question)\/(.+)$/) ?? [];
+  if (page.chosen && page.chosen.kind === kind && page.chosen.id === id) return;
+  page.chosen?.follower?.close();
+  page.chosen = null;
+  if (!kind) fill($("run"), el("p", { className: "hint empty" }, say("choose")));
+  else if (kind === "run") openRun(decodeURIComponent(id));
+  else openQuestion(id);
+  drawLists(true);
+}
+
+function openRun(id) {
+  const story = newStory(id);
+  const chosen = { kind: "run", id, story, frame: 0, changed: new Set() };
+  page.chosen = chosen;
+  chosen.view = new RunView($("run"), story, { mayAnswer, onChanged: changed });
+  chosen.follower = new Follower(id, (event) => heard(chosen, event), (yes, problem) => {
+    if (page.chosen !== chosen) return;
+    if (problem?.status === 404) fill($("run"), el("p", { className: "hint empty" }, problem.message));
+    else connected(yes || problem?.status === 401);
+  });
+}
+
+function heard(chosen, event) {
+  if (page.chosen !== chosen) return;
+  take(chosen.story, event);
+  chosen.changed.add(event.step);
+  if (event.type === "run_finished" || event.type === "run_failed") announce(say("said.ended", { status: say(`status.${chosen.story.status}`) }));
+  if (event.type === "interrupt_answered" || event.type === "loop_interrupt" || event.type.startsWith("run_")) look();
+  // one drawing for all that came since the last frame; a hidden tab has no frames
+  if (!chosen.frame) chosen.frame = document.hidden ? setTimeout(() => drawChosen(chosen), 50) : requestAnimationFrame(() => drawChosen(chosen));
+}
+
+function drawChosen(chosen) {
+  chosen.frame = 0;
+  if (page.chosen !== chosen) return;
+  for (const step of chosen.changed) if (chosen.story.steps.has(step)) chosen.view.drawStep(step);
+  chosen.changed.clear();
+  chosen.view.drawRest();
+}
+
+function mayAnswer(id) {
+  return page.questions.find((one) => one.question.id === id)?.may_answer ?? true; // the server has the last word
+}
+
+function changed() {
+  page.chosen?.follower?.nudge();
+  look();
+}
+
+// The lists may know that the chosen run went on, or that a question of it has more approvals now.
+function tendToChosen() {
+  const { chosen } = page;
+  if (chosen?.kind === "question") {
+    if (!page.questions.some((one) => one.question.id === chosen.id)) fill($("run"), el("p", { className: "hint empty" }, say("sent")));
+    return;
+  }
+  if (!chosen) return;
+  const run = page.runs.find((one) => one.id === chosen.id);
+  if (!run || run.last_event > chosen.follower.number || run.status === "running") chosen.follower.nudge();
+  for (const { question } of page.questions) {
+    const held = chosen.story.questions.get(question.id);
+    if (held && JSON.stringify(held.approvals ?? null) !== JSON.stringify(question.approvals ?? null)) chosen.story.questions.set(question.id, question);
+  }
+  chosen.view.drawQuestions();
+}
+
+// A question of somebody else's run: what is asked is all that is shown of it.
+function openQuestion(id) {
+  page.chosen = { kind: "question", id };
+  const asked = page.questions.find((one) => one.question.id === id);
+  if (!asked) {
+    fill($("run"), el("p", { className: "hint empty" }, say(page.me ? "sent" : "choose")));
+    page.chosen = page.me ? page.chosen : null; // the list is not here yet
+    return;
+  }
+  const facts = [asked.run_id, say("started_by", { by: asked.started_by ?? say("unnamed") })].join(" · ");
+  fill($("run"), el("article", {}, el("p", { className: "facts quiet" }, facts), questionCard(asked, look)));
+}
+
+// -- what stands still but for the language
+
+function drawFrame() {
+  document.documentElement.lang = currentLanguage() === "zh" ? "zh-CN" : "en";
+  $("skip").textContent = say("skip");
+  $("skip").onclick = (event) => {
+    event.preventDefault(); // the hash names the run
+    $("run").focus();
+  };
+  $("waiting-title").textContent = say("waiting");
+  $("runs-title").textContent = say("runs");
+  $("language").setAttribute("aria-label", say("language"));
+  fill($("language"), Object.entries(LANGUAGES).map(([word, name]) =>
+    el("button", { type: "button", lang: word, data: { key: `lang-${word}` }, "aria-pressed": String(word === currentLanguage()), onclick: () => speak(word) }, name)));
+  drawComposer();
+}
+
+function speak(word) {
+  setLanguage(word);
+  drawFrame();
+  drawLists(true);
+  if (page.chosen?.kind === "run") page.chosen.view = new RunView($("run"), page.chosen.story, { mayAnswer, onChanged: changed });
+  else if (page.chosen) openQuestion(page.chosen.id);
+  else choose();
+  connected($("connection").className === "on");
+}
+
+function drawComposer() {
+  const typed = $("message")?.value ?? "";
+  const input = el("textarea", { id: "message", rows: 2, data: { key: "message" }, value: typed });
+  const button = el("button", { type: "submit", data: { key: "start" } }, say("start"));
+  const wrong = el("p", { className: "wrong", role: "alert" });
+  let key = newKey(); // sent again after a failure, it starts nothing twice
+  $("composer").onsubmit = async (event) => {
+    event.preventDefault();
+    if (!input.value.trim() || button.disabled) return;
+    button.disabled = true;
+    wrong.textContent = "";
+    try {
+      const run = await post("runs", { message: input.value }, { "Idempotency-Key": key });
+      key = newKey();
+      input.value = "";
+      location.hash = `#run/${run.id}`;
+      look();
+    } catch (problem) {
+      wrong.textContent = problem.said ?? String(problem);
+    }
+    button.disabled = false;
+  };
+  input.oninput = () => (key = newKey());
+  input.onkeydown = (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) $("composer").requestSubmit();
+  };
+  fill($("composer"), el("label", { for: "message" }, say("message")), input, button, wrong);
+}
+
+function openDoor() {
+  const door = $("door");
+  if (door.open) return;
+  const input = el("input", { type: "password", id: "token", autocomplete: "current-password", required: true });
+  const form = el("form", { method: "dialog" }, el("h2", { id: "door-title" }, say("door")),
+    el("label", { for: "token" }, say("token")), input, el("button", { type: "submit", className: "primary" }, say("enter")));
+  form.addEventListener("submit", () => {
+    setToken(input.value);
+    look();
+    page.chosen?.follower?.nudge();
+  });
+  door.replaceChildren(form);
+  door.showModal();
+}
+
+onTokenNeeded(openDoor);
+addEventListener("hashchange", choose);
+addEventListener("online", changed);
+document.addEventListener("visibilitychange", () => !document.hidden && changed());
+drawFrame();
+choose();
+look().then(choose);

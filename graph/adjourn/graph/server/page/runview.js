@@ -1,0 +1,176 @@
+// A run on the page: its step bar, its steps, its questions, its end. Only what changed is drawn anew.
+
+import { post } from "./api.js";
+import { el, fill, short, shown } from "./dom.js";
+import { questionCard } from "./question.js";
+import { has, say } from "./texts.js";
+
+const LOOK = { ok: "done", running: "working", waiting: "waiting", repeated: "quiet", skipped: "quiet", dismissed: "quiet", cancelled: "quiet", expired: "quiet", declined: "no", denied: "no" };
+const MARK = { done: "✓", working: "…", waiting: "?", quiet: "–", no: "⊘", bad: "✕" };
+const look = (state) => LOOK[state] ?? "bad";
+
+export class RunView {
+  // `mayAnswer(question id)` says whether the reader may answer; `onChanged` is called after an action.
+  constructor(parent, story, { mayAnswer, onChanged }) {
+    this.story = story;
+    this.mayAnswer = mayAnswer;
+    this.onChanged = onChanged;
+    this.steps = new Map();
+    this.cards = new Map();
+    this.parts = {
+      head: el("header", { className: "run-head" }),
+      bar: el("ol", { className: "bar", "aria-label": say("steps") }),
+      steps: el("div", { className: "steps" }),
+      questions: el("div", { className: "questions" }),
+      end: el("div", { className: "end" }),
+    };
+    const { head, bar, steps, questions, end } = this.parts;
+    fill(parent, el("article", { data: { run: story.id } }, head, bar, steps, questions, end));
+    this.drawAll();
+  }
+
+  drawAll() {
+    for (const step of this.story.steps.keys()) this.drawStep(step);
+    this.drawRest();
+  }
+
+  // After an event; `step` is the one that it changed.
+  draw(step) {
+    if (this.story.steps.has(step)) this.drawStep(step);
+    this.drawRest();
+  }
+
+  drawRest() {
+    this.drawHead();
+    this.drawBar();
+    this.drawQuestions();
+    this.drawEnd();
+  }
+
+  drawHead() {
+    const { story } = this;
+    const reason = story.stopReason && story.stopReason !== "answered" && story.stopReason !== story.status ? ` · ${say(`reason.${story.stopReason}`)}` : "";
+    const facts = [story.id, story.thread && say("thread", { id: story.thread }), story.by && say("started_by", { by: story.by })];
+    const buttons = [];
+    if (["running", "interrupted", "failed"].includes(story.status)) buttons.push(this.button("cancel", "cancel"));
+    if (story.status === "failed") buttons.push(this.button("retry", "retry", "primary"));
+    fill(this.parts.head,
+      el("p", { className: "facts" },
+        el("span", { className: `chip ${story.status}`, data: { status: story.status } }, say(`status.${story.status}`), reason),
+        el("span", { className: "quiet" }, facts.filter(Boolean).join(" · "))),
+      el("h2", {}, story.input),
+      buttons.length > 0 && el("div", { className: "buttons" }, buttons));
+  }
+
+  button(word, path, className = "") {
+    const made = el("button", { type: "button", className, data: { key: word } }, say(word));
+    made.addEventListener("click", async () => {
+      made.disabled = true;
+      try {
+        await post(`runs/${encodeURIComponent(this.story.id)}/${path}`);
+        this.problem = "";
+      } catch (problem) {
+        this.problem = problem.said ?? String(problem);
+        made.disabled = false;
+        this.drawEnd();
+      }
+      this.onChanged();
+    });
+    return made;
+  }
+
+  drawBar() {
+    const items = [];
+    for (const step of this.story.steps.values()) {
+      const working = !step.done && this.story.status === "running";
+      items.push(el("li", { className: `model ${working ? "working" : "done"}` },
+        el("a", { href: `#step-${step.step}`, data: { key: `bar-${step.step}` }, onclick: goTo }, say("step", { step: step.step }))));
+      for (const call of step.calls.values()) {
+        const kind = look(call.state);
+        items.push(el("li", { className: `call ${kind}`, data: { call: call.id, state: call.state } },
+          el("span", { className: "mark", "aria-hidden": "true" }, MARK[kind]), call.name,
+          el("span", { className: "unseen" }, ` ${say(`call.${call.state}`)}`)));
+      }
+    }
+    if (!["running", "interrupted"].includes(this.story.status)) {
+      const kind = { finished: "done", failed: "bad", cancelled: "quiet" }[this.story.status];
+      items.push(el("li", { className: `finish ${kind}` }, say(`status.${this.story.status}`)));
+    }
+    fill(this.parts.bar, items);
+  }
+
+  drawStep(number) {
+    const step = this.story.steps.get(number);
+    const before = this.steps.get(number);
+    const opened = new Set([...(before?.querySelectorAll("details[open]") ?? [])].map((one) => one.dataset.call));
+    const drawn = el("section", { className: "step", id: `step-${number}`, tabindex: "-1", hidden: this.isAnswer(step), "aria-labelledby": `step-title-${number}` },
+      el("h3", { id: `step-title-${number}` }, say("step", { step: number })),
+      step.discarded && el("p", { className: "quiet" }, say("discarded", { reason: step.discarded })),
+      step.text && el("p", { className: "said" }, step.text),
+      !step.text && !step.done && this.story.status === "running" && el("p", { className: "quiet pulse" }, say("thinking")),
+      [...step.calls.values()].map((call) => drawCall(call, opened.has(call.id))),
+      step.settled.map((one) => drawSettled(one)));
+    if (before) before.replaceWith(drawn);
+    else this.parts.steps.append(drawn);
+    this.steps.set(number, drawn);
+  }
+
+  // The last turn's text stands below as the answer.
+  isAnswer(step) {
+    return step.calls.size === 0 && step.settled.length === 0 && this.story.answer !== "" && this.story.answer.trim() === step.text.trim();
+  }
+
+  drawQuestions() {
+    const open = this.story.status === "interrupted" ? this.story.questions : new Map();
+    for (const [id, card] of this.cards) {
+      if (open.has(id) && card.made === open.get(id) && card.may === this.mayAnswer(id)) continue;
+      card.element.remove();
+      this.cards.delete(id);
+    }
+    for (const [id, question] of open) {
+      if (this.cards.has(id)) continue;
+      const asked = { run_id: this.story.id, question, may_answer: this.mayAnswer(id) };
+      const element = questionCard(asked, () => this.onChanged());
+      this.cards.set(id, { element, made: question, may: asked.may_answer });
+      this.parts.questions.append(element);
+    }
+  }
+
+  drawEnd() {
+    const { story } = this;
+    const last = [...story.steps.values()].at(-1);
+    if (last && this.isAnswer(last) && !this.steps.get(last.step)?.hidden) this.drawStep(last.step);
+    fill(this.parts.end,
+      this.problem && el("p", { className: "wrong", role: "alert" }, this.problem),
+      story.status === "failed" && el("p", { className: "wrong" }, story.error),
+      story.answer && el("section", { className: "answer", "aria-labelledby": "answer-title" },
+        el("h3", { id: "answer-title" }, say("answer")), el("p", { className: "said" }, story.answer)));
+  }
+}
+
+function goTo(event) {
+  event.preventDefault(); // the hash names the run
+  document.querySelector(event.currentTarget.getAttribute("href"))?.focus();
+}
+
+function drawCall(call, isOpen) {
+  const kind = look(call.state);
+  const told = call.message ?? (call.data === undefined || call.data === null ? "" : call.data);
+  const took = call.took === null || call.took === undefined ? "" : say("took", { ms: call.took });
+  return el("details", { className: `tool ${kind}`, open: isOpen, data: { call: call.id, state: call.state } },
+    el("summary", {},
+      el("span", { className: "mark", "aria-hidden": "true" }, MARK[kind]),
+      el("strong", {}, call.name),
+      el("code", {}, call.arguments === null ? "?" : short(call.arguments, 90)),
+      el("span", { className: "chip" }, say(`call.${call.state}`), call.code ? ` · ${call.code}` : ""),
+      el("span", { className: "quiet" }, took)),
+    el("h4", {}, say("arguments")), el("pre", {}, shown(call.arguments, 2)),
+    told !== "" && [el("h4", {}, say("result")), el("pre", {}, shown(told, 2))]);
+}
+
+function drawSettled(one) {
+  const key = `state.${one.state}`;
+  const answer = one.answer === null || one.answer === undefined ? "" : short(one.answer, 200);
+  const told = say("settled", { state: has(key) ? say(key) : one.state, by: one.by ?? say("unnamed") });
+  return el("p", { className: "settled" }, told, answer && " ", answer && el("code", {}, answer));
+}

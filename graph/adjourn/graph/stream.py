@@ -1,0 +1,238 @@
+"""Events to listeners, live and from the database, as one sequence.
+
+What is stored is never lost: a listener that lags is given a bounded memory, and reads from the database what did
+not fit. `text_delta` is not stored. It reaches listeners of the process that drives the run, and a slow one misses
+some; the `message` that follows holds the whole text.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from adjourn.checkpoints import journal
+from adjourn.checkpoints.database import Database
+from adjourn.checkpoints.events import Event, LoopInterrupt, RunFailed, RunFinished, TextDelta
+from adjourn.graph import following
+
+ROOM = (
+    512  # events a listener may lag behind before the rest is read from the database: some hundred kilobytes
+)
+_LAST = (LoopInterrupt, RunFinished, RunFailed)  # after these a run does not work
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """An event as it was told. `behind`: the number of the last stored event before a delta; None: not known."""
+
+    event: Event
+    behind: int | None = None
+
+
+class Mailbox:
+    """What one listener has not read yet: at most `room` events. Put from any thread, read on one event loop.
+
+    When it is full, deltas go first; then everything goes, and the reader sees by the numbers what it missed.
+    `first` and `last` are the numbers of the stored events that were put, by run.
+    """
+
+    def __init__(self, room: int = ROOM) -> None:
+        self.first: dict[str, int] = {}
+        self.last: dict[str, int] = {}
+        self.closed = False
+        self._room = room
+        self._items: deque[Heard] = deque()
+        self._lock = threading.Lock()
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+
+    def put(self, event: Event, behind: int | None = None) -> None:
+        """Take an event. Never waits, whatever the reader does."""
+        with self._lock:
+            if len(self._items) >= self._room:
+                self._make_room()
+            if event.number is not None:
+                self.first.setdefault(event.run_id, event.number)
+                self.last[event.run_id] = event.number
+            elif behind is None:
+                behind = self.last.get(event.run_id)
+            self._items.append(Heard(event, behind))
+        self.nudge()
+
+    def _make_room(self) -> None:
+        stored = [one for one in self._items if one.event.stored]
+        self._items.clear()
+        if len(stored) < self._room:
+            self._items.extend(stored)
+
+    def close(self) -> None:
+        """Nothing more will be put."""
+        self.closed = True
+        self.nudge()
+
+    def nudge(self) -> None:
+        """Let the reader look."""
+        try:
+            self._loop.call_soon_threadsafe(self._wake.set)
+        except RuntimeError:  # the reader's event loop has ended, and the reader with it
+            self.closed = True
+
+    async def wait(self, timeout_s: float | None = None) -> None:
+        """Return when there is something to take, when it was closed, or after `timeout_s`; None: no limit."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    def take(self) -> list[Heard]:
+        """Everything that is there, oldest first."""
+        self._wake.clear()
+        with self._lock:
+            items = list(self._items)
+            self._items.clear()
+        return items
+
+
+@dataclass(slots=True)
+class _Told:
+    """How far a run that this process drives has told its story: the last number, and the text since then."""
+
+    last: int
+    since: list[TextDelta] = field(default_factory=list)
+
+
+class Broadcast:
+    """The events of the runs that this process drives, to everybody in it who listens."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._told: dict[str, _Told] = {}
+        self._boxes: dict[str, set[Mailbox]] = {}
+
+    def begin(self, run_id: str, last: int) -> None:
+        """This process drives the run from now on; `last` is the number of its last event."""
+        with self._lock:
+            self._told[run_id] = _Told(last)
+
+    def end(self, run_id: str) -> None:
+        """This process does not drive the run any more."""
+        with self._lock:
+            self._told.pop(run_id, None)
+            boxes = list(self._boxes.get(run_id, ()))
+        for box in boxes:
+            box.nudge()
+
+    def tell(self, event: Event) -> None:
+        """Hand an event on. It was committed before, unless it is a delta."""
+        with self._lock:
+            told = self._told.get(event.run_id)
+            behind = told.last if told is not None else None
+            if told is not None and event.number is not None:
+                told.last = event.number
+                told.since.clear()
+            elif told is not None and isinstance(event, TextDelta):
+                told.since.append(event)
+            boxes = list(self._boxes.get(event.run_id, ()))
+            for box in boxes:  # in the lock: two events of a run reach a listener in their order
+                box.put(event, behind)
+
+    @contextmanager
+    def listening(self, run_id: str) -> Iterator[Mailbox]:
+        """A mailbox for the run's events while inside; it begins with the text that the model is saying now."""
+        box = Mailbox()
+        with self._lock:
+            self._boxes.setdefault(run_id, set()).add(box)
+            told = self._told.get(run_id)
+            if told is not None and told.since:
+                said = "".join(one.text for one in told.since)
+                box.put(replace(told.since[-1], text=said), told.last)
+        try:
+            yield box
+        finally:
+            with self._lock:
+                self._boxes[run_id].discard(box)
+                if not self._boxes[run_id]:
+                    del self._boxes[run_id]
+
+
+async def follow_live(
+    database: Database, run_id: str, broadcast: Broadcast, *, after: int = 0
+) -> AsyncGenerator[Event]:
+    """`following.follow`, with each event at once, and with deltas, where this process drives the run.
+
+    Ends as `follow` does. Raises `RunNotFound`.
+    """
+    with broadcast.listening(run_id) as box:
+        heard: deque[Heard] = deque()
+        pause_s = following.FIRST_PAUSE_S
+        while True:
+            events, works = await database.aread(partial(following.read_page, run_id=run_id, after=after))
+            for event in events:
+                yield event
+                after = event.number or after
+            if len(events) == following.PAGE:
+                continue
+            if not works:
+                return
+            quiet = False
+            while not quiet:  # as long as what comes next is heard, the database is not asked
+                if not heard:
+                    await box.wait(pause_s)
+                    heard.extend(box.take())
+                quiet = True
+                while heard and (place := _place(heard[0], after)) <= 0:
+                    event = heard.popleft().event
+                    if place < 0:
+                        continue  # read from the database before it was heard
+                    yield event
+                    quiet = False
+                    after = event.number or after
+                    if isinstance(event, _LAST):
+                        return
+                pause_s = following.longer(pause_s) if quiet else following.FIRST_PAUSE_S
+
+
+def _place(one: Heard, after: int) -> int:
+    """Whether an event comes next after number `after`: 0; or is past: below 0; or ahead of what is missing."""
+    before = one.behind if one.event.number is None else one.event.number - 1
+    return 0 if before is None else before - after
+
+
+async def read_out(database: Database, box: Mailbox) -> AsyncGenerator[Event]:
+    """Each event that is put into a mailbox until it is closed, in order; what it had no room for is read."""
+    at: dict[str, int] = {}
+    closed = False
+    while not closed:
+        await box.wait()
+        closed = box.closed  # asked before taking: what was put until then is taken
+        for one in box.take():
+            event, run_id = one.event, one.event.run_id
+            reached = at.get(run_id, box.first.get(run_id, 0) - 1)
+            if _place(one, reached) > 0:
+                upto = one.behind if event.number is None else event.number - 1
+                async for missed in _between(database, run_id, reached, upto or 0):
+                    yield missed
+                    at[run_id] = reached = missed.number or 0
+            if _place(one, reached) == 0:
+                yield event
+                if event.number is not None:
+                    at[run_id] = event.number
+    for run_id, last in box.last.items():
+        async for missed in _between(database, run_id, at.get(run_id, box.first[run_id] - 1), last):
+            yield missed
+
+
+async def _between(database: Database, run_id: str, after: int, upto: int) -> AsyncGenerator[Event]:
+    """The stored events of a run with numbers above `after`, up to `upto`."""
+    while after < upto:
+        limit = min(upto - after, following.PAGE)
+        events = await database.aread(partial(journal.read_events, run_id=run_id, after=after, limit=limit))
+        for event in events:
+            yield event
+        if not events:  # the run was removed meanwhile
+            return
+        after = events[-1].number or upto

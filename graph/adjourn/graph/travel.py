@@ -1,0 +1,159 @@
+"""What `Runner` does with the past: list a run's checkpoints, fork from one, go on from a history alone."""
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from sqlalchemy import Connection
+
+from adjourn.checkpoints import journal
+from adjourn.checkpoints.codec import Codec
+from adjourn.checkpoints.database import Database
+from adjourn.checkpoints.forking import seed_thread
+from adjourn.checkpoints.records import RunRow
+from adjourn.checkpoints.saver import SQLAlchemySaver
+from adjourn.graph import starts
+from adjourn.graph.forks import Forker, Wanted
+from adjourn.graph.histories import Given, begin_with
+from adjourn.graph.past import Past, RunCheckpoint
+from adjourn.graph.react import Graph
+from adjourn.graph.run import Run
+from adjourn.graph.run_log import Listener
+from adjourn.graph.starts import Begun
+from adjourn.nodes.masking import Masker
+from adjourn.nodes.sealing import Keyring
+from adjourn.nodes.tool import Tool
+
+T = TypeVar("T")
+
+
+class TimeTravel:
+    """A part of `Runner`, which brings what is declared here."""
+
+    database: Database
+    graph: Graph
+    name: str
+    tools: Mapping[str, Tool]
+    masker: Masker
+    owner: str
+    lease_s: float
+    _signature: str
+
+    @property
+    def keyring(self) -> Keyring:
+        """What seals secrets, and keys digests."""
+        raise NotImplementedError
+
+    async def _mine(self, run_id: str) -> RunRow:
+        raise NotImplementedError
+
+    async def _own(self, begin: Callable[[Connection], Begun], on_event: Listener | None) -> Run:
+        raise NotImplementedError
+
+    def _sync(self, work: Coroutine[Any, Any, T]) -> T:
+        raise NotImplementedError
+
+    async def history(
+        self, run_id: str, *, limit: int | None = 20, before: str | None = None
+    ) -> Sequence[RunCheckpoint]:
+        """The checkpoints of a run, newest first: where it stood after each superstep.
+
+        `limit` None: all. `before`: only those older than this checkpoint, for the next page. Raises `RunNotFound`,
+        `WrongGraph`.
+        """
+        run = await self._mine(run_id)
+        return await Past(self.database, self.graph, self.masker).of(run, limit=limit, before=before)
+
+    async def fork(
+        self,
+        run_id: str,
+        checkpoint_id: str | None = None,
+        *,
+        message: str | None = None,
+        thread_id: str | None = None,
+        by: str | None = None,
+        repeat_writes: bool = False,
+        on_event: Listener | None = None,
+    ) -> Run:
+        """Begin a new run where another one stood at a checkpoint, and drive it (C-92).
+
+        It has a thread of its own, copied up to there, and a ledger of its own; the other run is left as it is. What
+        people answered before stands, but for agreements: those were given to the other run, and are asked for again.
+        `checkpoint_id` None: its newest. `message`: what was open there is closed, and the message starts the new
+        run; None: it goes on as the other could have. Who forks (`by`) is who started it.
+
+        A fork that would make a write again that the run has made since raises `WouldRepeat`, which names them,
+        unless `repeat_writes`. Raises `RunNotFound`, `WrongGraph`, `CheckpointNotFound`, and `UsageError` for a thread
+        that exists and for a checkpoint that nothing comes after. What raises has changed nothing.
+        """
+        original = await self._mine(run_id)
+        past = Past(self.database, self.graph, self.masker)
+        checkpoint = await past.to_fork(original, checkpoint_id, anew=message is not None)
+        run = self._new_run(original.input if message is None else message, thread_id, by)
+        wanted = Wanted(original.id, checkpoint, message, repeat_writes)
+        forker = Forker(self.database, self._codec(), self.masker, self.keyring)
+
+        def begin(connection: Connection) -> Begun:
+            told = forker.store(connection, wanted, run)
+            return Begun(journal.read_run(connection, run.id), told)
+
+        return await self._own(begin, on_event)
+
+    async def run_from_history(
+        self,
+        messages: Sequence[Given],
+        values: Mapping[str, Any] | str | None = None,
+        *,
+        thread_id: str | None = None,
+        by: str | None = None,
+        on_event: Listener | None = None,
+    ) -> Run:
+        """Go on without a stored run: from a history, and what a person submitted, alone (C-87).
+
+        `messages`: LangChain's, or dicts in OpenAI's shape. `values`: field by field, or a text; None: the history ends
+        with the user's message. A call that waited keeps its provisional observation, the values come as the user's
+        words, and the model calls again under a new id, on a new thread with a new ledger. Nothing that the history
+        tells is run again, and nothing of it is checked against a store: where the run is stored, `resume` it.
+
+        A history with calls that lack their answer is mended (C-15). Raises `UsageError` for what is no history, and
+        for a thread that exists.
+        """
+        run = self._new_run("history", thread_id, by)
+        history, words = begin_with(messages, values, run_id=run.id, tools=self.tools)
+        run = self._new_run(words, run.thread_id, by, run.id)
+
+        def begin(connection: Connection) -> Begun:
+            seed_thread(connection, self._codec(), run.thread_id, {"messages": history})
+            return Begun(run, starts.store(connection, run))
+
+        return await self._own(begin, on_event)
+
+    def _new_run(
+        self, message: str, thread_id: str | None, by: str | None, run_id: str | None = None
+    ) -> RunRow:
+        return starts.new_run(
+            message,
+            thread_id=thread_id,
+            by=by,
+            run_id=run_id,
+            graph=self.name,
+            signature=self._signature,
+            owner=self.owner,
+            lease_s=self.lease_s,
+        )
+
+    def _codec(self) -> Codec:
+        return cast(SQLAlchemySaver, self.graph.checkpointer).codec
+
+    def history_sync(self, run_id: str, **settings: Any) -> Sequence[RunCheckpoint]:
+        """`history`, for a script or a notebook cell."""
+        return self._sync(self.history(run_id, **settings))
+
+    def fork_sync(self, run_id: str, checkpoint_id: str | None = None, **settings: Any) -> Run:
+        """`fork`, for a script or a notebook cell."""
+        return self._sync(self.fork(run_id, checkpoint_id, **settings))
+
+    def run_from_history_sync(
+        self, messages: Sequence[Given], values: Mapping[str, Any] | str | None = None, **settings: Any
+    ) -> Run:
+        """`run_from_history`, for a script or a notebook cell."""
+        return self._sync(self.run_from_history(messages, values, **settings))

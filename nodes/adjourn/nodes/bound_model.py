@@ -1,0 +1,66 @@
+"""A chat model with its tools, and what is known about its provider."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import Runnable, RunnableBinding
+
+from adjourn.nodes.connections import on_this_loop
+from adjourn.nodes.listening import listening
+from adjourn.nodes.providers import Provider, provider_of, unbound
+from adjourn.nodes.tool import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class BoundModel:
+    """A model that can be asked. `quiet` is the same with its tools switched off."""
+
+    name: str
+    provider: Provider
+    runnable: Runnable[Any, Any]
+    quiet: Runnable[Any, Any]
+
+    @classmethod
+    def of(
+        cls,
+        model: BaseChatModel,
+        tools: Collection[Tool],
+        *,
+        forced: bool = False,
+        provider_tools: Iterable[Mapping[str, Any]] = (),
+    ) -> "BoundModel":
+        """`model`, told of `tools`, and of those of `provider_tools` that its own provider runs.
+
+        `forced`: the first of `tools` must be called.
+        """
+        heard, provider = listening(model), provider_of(model)
+        bound: Runnable[Any, Any] = heard
+        quiet: Runnable[Any, Any] = heard
+        own = [dict(one) for one in provider_tools if provider.runs(one)]
+        told = [*(one.for_model for one in tools), *own]
+        off: Any = None if provider.tools_off is None else dict(provider.tools_off)
+        if told:
+            bound = heard.bind_tools(told, tool_choice=next(iter(tools)).name if forced else None)
+        if told and (off or own):  # a tool of the provider's own may decide which API is asked
+            quiet = heard.bind_tools(told, tool_choice=off or "none")
+        return cls(model_name(model), provider_of(bound), bound, quiet)
+
+    def here(self, *, tools_off: bool) -> Runnable[Any, Any]:
+        """The model as it can be used on the running event loop."""
+        bound = self.quiet if tools_off else self.runnable
+        inner = unbound(bound)
+        own = on_this_loop(inner)
+        if own is inner:
+            return bound
+        return bound.model_copy(update={"bound": own}) if isinstance(bound, RunnableBinding) else own
+
+
+def model_name(model: BaseChatModel) -> str:
+    """How a model is called in tables, in a price table and in errors."""
+    for attribute in ("model_name", "model"):
+        name = getattr(model, attribute, None)
+        if isinstance(name, str) and name:
+            return name
+    return type(model).__name__

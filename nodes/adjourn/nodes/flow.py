@@ -1,0 +1,505 @@
+"""FlowNode: which step of a flow comes next, and what it is given to do.
+
+The model and tools nodes work inside a step; whenever they have done their part they come back here, and the table
+says where the flow goes. Functions and approvals are calls that this node makes itself: they are planned, judged, agreed
+to and written down like those of a model.
+"""
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import uuid4
+
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+
+from adjourn.checkpoints.database import now
+from adjourn.checkpoints.events import Message, StepStarted, ToolCall
+from adjourn.checkpoints.lifecycle import CallState, Effect, FlowStepState, StopReason
+from adjourn.nodes.assembly import AssembledCall, Turn, canonical
+from adjourn.nodes.calls import Call
+from adjourn.nodes.counters import counters_of
+from adjourn.nodes.flow_state import FlowState, StepMove, flow_of
+from adjourn.nodes.flow_table import (
+    RETRY,
+    STOP,
+    ApprovalStep,
+    BranchStep,
+    FlowTable,
+    FunctionStep,
+    LoopStep,
+    Step,
+    ToolStep,
+)
+from adjourn.nodes.foreign import as_tool
+from adjourn.nodes.guards import Limits
+from adjourn.nodes.masking import Masker
+from adjourn.nodes.model import ModelNode
+from adjourn.nodes.planning import Planner
+from adjourn.nodes.questions import params_required
+from adjourn.nodes.run_context import RunContext, StepFacts, run_context
+from adjourn.nodes.state import RunState, last_assistant
+from adjourn.nodes.stored_form import assistant_message
+from adjourn.nodes.texts import say
+from adjourn.nodes.tool import Tool, tool
+
+MODEL = "flow"  # stands in `steps.model` where no model was asked
+ASK_PERSON = "ask_person"
+
+# A run that ends for one of these ends, whatever the step says about failures.
+_ENDS_ALL = (
+    StopReason.CANCELLED,
+    StopReason.TIMEOUT,
+    StopReason.BUDGET_SPENT,
+    StopReason.LOOP_DETECTED,
+    StopReason.PROTOCOL_ERROR,
+)
+_RAN_BADLY = (
+    CallState.FAILED,
+    CallState.UNKNOWN,
+    CallState.DENIED,
+    CallState.DECLINED,
+    CallState.EXPIRED,
+    CallState.DISMISSED,
+)
+
+
+@tool(name=ASK_PERSON, effect="read", repeatable=True)
+def ask_person(question: str, answer: str = "") -> Any:
+    """Put a question of the model to a person."""
+    fields = {"answer": {"type": "string", "minLength": 1}}
+    return {"answer": answer} if answer else params_required(fields, reason=question)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How the step in hand ended. `data` is its result, `why` the reason where it did not succeed."""
+
+    state: FlowStepState
+    data: Any = None
+    why: str = ""
+    may_retry: bool = True
+
+
+class FlowNode:
+    """Goes through a flow. Returns `model`, `tools` or `finish` as its outcome.
+
+    `tools` are those of all steps, those that stand for functions and approvals included.
+    """
+
+    def __init__(
+        self, table: FlowTable, *, limits: Limits, masker: Masker | None = None, closing: bool = True
+    ) -> None:
+        self.table = table
+        self.limits = limits
+        self.masker = masker or Masker()
+        self.closing = closing
+        self.own: dict[str, Tool] = {}  # step -> what stands for its function or approval
+        self.of_step: dict[str, Sequence[Tool]] = {}  # step -> what the model is shown
+        made: dict[int, Tool] = {}
+        for name, step in table.steps.items():
+            if isinstance(step, FunctionStep):
+                self.own[name] = made.setdefault(id(step.function), as_tool(step.function))
+            elif isinstance(step, ApprovalStep):
+                self.own[name] = _approval(step)
+            elif isinstance(step, ToolStep):
+                self.of_step[name] = [as_tool(step.tool)]
+            elif isinstance(step, LoopStep):
+                self.of_step[name] = [as_tool(one) for one in step.tools]
+
+    @property
+    def tools(self) -> list[Tool]:
+        """Each tool once."""
+        asks = any(
+            isinstance(one, ToolStep) and one.without_call == "ask" for one in self.table.steps.values()
+        )
+        all_of_them = [*self.own.values(), *(one for many in self.of_step.values() for one in many)]
+        return list({id(one): one for one in [*all_of_them, *([ask_person] if asks else [])]}.values())
+
+    async def __call__(self, state: RunState, config: RunnableConfig) -> RunState:
+        return _Advance(self, state, run_context(config)).go()
+
+
+class _Advance:
+    """One turn of the flow. `flow` is a copy that is changed here and returned."""
+
+    def __init__(self, node: FlowNode, state: RunState, run: RunContext) -> None:
+        self.node = node
+        self.table = node.table
+        self.state = state
+        self.run = run
+        self.flow: FlowState = flow_of(state)
+        self.language = state.get("language", "en")
+        self.moves: list[StepMove] = []
+        self.came_from_model = state.get("outcome") == "finish"
+        stopped = state.get("stop_reason")
+        self.reason = StopReason(stopped) if stopped else None
+
+    def go(self) -> RunState:
+        """What the node writes."""
+        result = self._gone()
+        if self.flow["at"] is None and not self.moves:
+            return result  # cancelled before it began
+        self.run.ledger.flow(self.moves)
+        return {**result, "flow": self.flow}
+
+    def _gone(self) -> RunState:
+        at = self.flow["at"]
+        if self.run.cancel.is_set():
+            if at:
+                self._move(at, FlowStepState.STOPPED, StopReason.CANCELLED.value)
+            return self._finish(StopReason.CANCELLED)
+        if at is None:
+            self._begin_table()
+            return self._next_of(None)
+        if at == "":
+            return self._finish(self.reason or StopReason.ANSWERED)
+        ended = self._how_it_ended(self.table.steps[at])
+        return self._go_on(self.table.steps[at]) if ended is None else self._after(at, ended)
+
+    def _begin_table(self) -> None:
+        for name in self.table.steps:
+            self._move(name, FlowStepState.PENDING)
+
+    def _move(self, name: str, state: FlowStepState, reason: str | None = None) -> None:
+        position = self.table.position(name)
+        self.moves.append({"name": name, "position": position, "state": state, "reason": reason})
+
+    # -- how a step ended
+
+    def _how_it_ended(self, step: Step) -> Ended | None:
+        """None: the model goes on with the step."""
+        if self.came_from_model:
+            return self._without_call(step)
+        if isinstance(step, LoopStep):
+            return None
+        calls = [one for one in self.state["calls"] if one["name"] in self._names(step)]
+        succeeded = [one for one in calls if one["state"] == CallState.OK]
+        if succeeded:
+            return Ended(FlowStepState.DONE, self._data_of(succeeded[-1]))
+        bad = [one for one in calls if CallState(one["state"]) in _RAN_BADLY]
+        if bad:
+            retry = bad[-1]["state"] in (CallState.FAILED, CallState.DENIED)
+            return Ended(FlowStepState.FAILED, why=self._message_of(bad[-1]), may_retry=retry)
+        if isinstance(step, ToolStep) and self.flow["turns"] < step.tries:
+            return None
+        why = self._message_of(calls[-1]) if calls else say("flow.no_call", self.language)
+        return Ended(FlowStepState.FAILED, why=why)
+
+    def _without_call(self, step: Step) -> Ended | None:
+        """The model's turn held no call, or a limit stopped it."""
+        if self.reason is not StopReason.ANSWERED:
+            word = self.reason.value if self.reason else StopReason.CANCELLED.value
+            return Ended(FlowStepState.FAILED, why=word)
+        if isinstance(step, LoopStep):
+            return Ended(FlowStepState.DONE, str(last_assistant(self.state["messages"]).text))
+        if isinstance(step, ToolStep) and step.without_call == "ask" and self.flow["turns"] < step.tries:
+            return None
+        return Ended(FlowStepState.STOPPED, why=say("flow.no_call", self.language))
+
+    def _names(self, step: Step) -> set[str]:
+        own = self.node.own.get(step.name)
+        return {own.name} if own is not None else {one.name for one in self.node.of_step[step.name]}
+
+    def _observation_of(self, call: Call) -> Mapping[str, Any]:
+        for message in reversed(self.state["messages"]):
+            if isinstance(message, ToolMessage) and message.tool_call_id == call["id"]:
+                told = json.loads(str(message.text))
+                return told if isinstance(told, dict) else {}
+        return {}
+
+    def _data_of(self, call: Call) -> Any:
+        return self._observation_of(call).get("data")
+
+    def _message_of(self, call: Call) -> str:
+        return str(self._observation_of(call).get("message", call["state"]))
+
+    # -- where the flow goes
+
+    def _after(self, at: str, ended: Ended) -> RunState:
+        if ended.state is FlowStepState.STOPPED:
+            self._move(at, FlowStepState.STOPPED, ended.why)
+            return self._finish(StopReason.ANSWERED)  # the model's own words
+        if ended.state is FlowStepState.DONE:
+            self._move(at, FlowStepState.DONE)
+            self.flow["results"][at] = ended.data
+            return self._undone() if self.flow["failed"] is not None else self._next_of(at)
+        if self.reason in _ENDS_ALL:
+            self._move(at, FlowStepState.STOPPED, ended.why)
+            return self._finish(self.reason)
+        return self._failed(at, ended)
+
+    def _failed(self, at: str, ended: Ended) -> RunState:
+        step = self.table.steps[at]
+        self._move(at, FlowStepState.FAILED, ended.why)
+        if step.on_failure == RETRY and ended.may_retry and self.flow["tries"] < step.retries:
+            return self._begin(at, again=True)
+        if self.flow["failed"] is not None:
+            return self._undone(also=ended.why)
+        self.flow["failed"], self.flow["why"] = at, ended.why
+        if step.on_failure in (STOP, RETRY):
+            return self._undone()
+        return self._begin(step.on_failure)
+
+    def _undone(self, also: str = "") -> RunState:
+        """The flow ends at a step that failed, after what was to be undone for it."""
+        failed = str(self.flow["failed"])
+        why = self.flow["why"] if not also else f"{self.flow['why']} {also}"
+        text = say(
+            "flow.failed", self.language, step=self.table.steps[failed].shown, why=why, done=self._done()
+        )
+        return self._finish(StopReason.TOO_MANY_FAILS, text)
+
+    def _done(self) -> str:
+        done = [self.table.steps[name].shown for name in self.flow["results"]]
+        return ", ".join(done) or say("flow.nothing", self.language)
+
+    def _next_of(self, at: str | None) -> RunState:
+        """Begin the next step whose condition holds."""
+        after = list(self.table.after(at))
+        while after:
+            name = after.pop(0)
+            step = self.table.steps[name]
+            try:
+                if step.when is not None and not step.when(self.flow["results"]):
+                    self._move(name, FlowStepState.SKIPPED)
+                    continue
+                if not isinstance(step, BranchStep):
+                    return self._begin(name)
+                chosen = step.choose(self.flow["results"])
+                if chosen not in step.to:
+                    raise ValueError(f"it chose {chosen!r}, which is none of {', '.join(step.to)}")
+            except Exception as error:  # the author's function; the flow must not go on as if it had said yes
+                return self._failed(
+                    name, Ended(FlowStepState.FAILED, why=self._public(error), may_retry=False)
+                )
+            self._move(name, FlowStepState.RUNNING)
+            self._move(name, FlowStepState.DONE)
+            self.flow["results"][name] = chosen
+            passed, after = after[: after.index(chosen)], after[after.index(chosen) :]
+            for one in passed:
+                self._move(one, FlowStepState.SKIPPED)
+        return self._close()
+
+    def _public(self, error: Exception) -> str:
+        return self.node.masker.text(f"{type(error).__name__}: {error}")
+
+    def _close(self) -> RunState:
+        self.flow["at"] = ""
+        if not self.node.closing:
+            return self._finish(StopReason.ANSWERED, say("flow.done", self.language, done=self._done()))
+        return self._ask_model(say("flow.closing", self.language))
+
+    # -- what a step is given to do
+
+    def _begin(self, name: str, *, again: bool = False) -> RunState:
+        flow = self.flow
+        flow["at"], flow["turns"], flow["began"] = name, 0, self.state.get("step", 0)
+        flow["tries"] = flow["tries"] + 1 if again else 0
+        self._move(name, FlowStepState.RUNNING)
+        return self._go_on(self.table.steps[name])
+
+    def _go_on(self, step: Step) -> RunState:
+        if isinstance(step, FunctionStep):
+            return self._call(self.node.own[step.name], self._arguments(self.node.own[step.name]))
+        if isinstance(step, ApprovalStep):
+            return self._approval(step)
+        if (
+            self.came_from_model and self.flow["turns"] and isinstance(step, ToolStep)
+        ):  # it spoke: a person answers
+            return self._call(ask_person, {"question": str(last_assistant(self.state["messages"]).text)})
+        return self._ask_model(self._instruction(step))
+
+    def _approval(self, step: ApprovalStep) -> RunState:
+        try:
+            asked = step.question(self.flow["results"]) if callable(step.question) else step.question
+        except Exception as error:
+            return self._failed(
+                step.name, Ended(FlowStepState.FAILED, why=self._public(error), may_retry=False)
+            )
+        return self._call(self.node.own[step.name], {"question": str(asked)})
+
+    def _arguments(self, own: Tool) -> dict[str, Any]:
+        """The results of the steps that its parameters are named after."""
+        known = {**self.flow["results"], "message": self._message()}
+        return {name: known[name] for name in own.schema["properties"] if name in known}
+
+    def _message(self) -> str:
+        wanted = f"{self.flow['run_id']}.input"
+        return next((str(one.text) for one in self.state["messages"] if one.id == wanted), "")
+
+    def _instruction(self, step: Step) -> str:
+        place, of = self.table.position(step.name), len(self.table.order)
+        if isinstance(step, LoopStep):
+            return say("flow.loop", self.language, place=place, of=of, step=step.shown, prompt=step.prompt)
+        (shown,) = self.node.of_step[step.name]
+        prompt = step.prompt if isinstance(step, ToolStep) and step.prompt else ""
+        return say(
+            "flow.tool", self.language, place=place, of=of, step=step.shown, tool=shown.name, prompt=prompt
+        )
+
+    def _ask_model(self, note: str) -> RunState:
+        if self.flow["asked"] >= self.node.limits.max_steps:
+            at = self.flow["at"]
+            if at:
+                self._move(at, FlowStepState.STOPPED, StopReason.MAX_STEPS.value)
+            return self._finish(StopReason.MAX_STEPS)
+        self.flow["turns"] += 1
+        self.flow["asked"] += 1
+        self._announce()
+        return {"outcome": "model", "note": note, "stop_reason": None, **self._unwrapped()}
+
+    def _unwrapped(self) -> RunState:
+        """A loop's last word is not the run's."""
+        counters = counters_of(self.state)
+        if not counters["wrapped_up"]:
+            return {}
+        counters["wrapped_up"] = False
+        return {"counters": counters}
+
+    def _announce(self) -> None:
+        """A step begins; the first one and those that follow tools were announced already."""
+        if self.came_from_model:
+            run = self.run
+            run.ledger.emit(StepStarted(run_id=run.run_id, path=run.path, step=self.state.get("step", 0) + 1))
+
+    def _call(self, own: Tool, arguments: dict[str, Any]) -> RunState:
+        """A call of the runtime's own, in a message of its own."""
+        self._announce()
+        step, message_id = self.state.get("step", 0) + 1, f"msg_{uuid4().hex}"
+        sent = AssembledCall(
+            position=0,
+            id=f"flow_{uuid4().hex[:16]}",
+            name=own.name,
+            raw=canonical(arguments),
+            arguments=arguments,
+        )
+        turn = Turn(calls=(sent,), finish="tool_calls", model=MODEL)
+        planner = Planner(
+            {own.name: own}, self.node.limits, self.run.run_id, step, self.language, self.node.masker
+        )
+        calls = planner.plan(turn)
+        self._write(step, message_id, calls)
+        return {
+            "messages": [assistant_message(turn, message_id)],
+            "step": step,
+            "calls": calls,
+            "outcome": "tools",
+            "stop_reason": None,
+            **self._unwrapped(),
+        }
+
+    def _write(self, step: int, message_id: str, calls: list[Call]) -> None:
+        run, at = self.run, now()
+        facts = StepFacts(
+            step=step,
+            model=MODEL,
+            message_id=message_id,
+            latency_ms=0,
+            input_tokens=None,
+            output_tokens=None,
+            cached_tokens=None,
+            reasoning_tokens=None,
+            cost=0.0,
+            counted=True,
+            started_at=at,
+            ended_at=at,
+        )
+        said = Message(
+            run_id=run.run_id, path=run.path, step=step, message_id=message_id, text="", calls=len(calls)
+        )
+        told = [
+            ToolCall(
+                run_id=run.run_id,
+                path=run.path,
+                step=step,
+                call_id=call["id"],
+                name=call["name"],
+                arguments=self.node.masker.data(call["arguments"]),
+            )
+            for call in calls
+        ]
+        run.ledger.plan_step(facts, calls, [said, *told])
+
+    # -- the end
+
+    def _finish(self, reason: StopReason, text: str | None = None) -> RunState:
+        """The run ends; `text` is its closing message, None: the model's words, or the fixed sentence for the reason."""
+        result: RunState = {"outcome": "finish", "stop_reason": reason.value}
+        if text is None:
+            return result
+        run, message = self.run, AIMessage(text, id=f"msg_{uuid4().hex}")
+        run.ledger.emit(
+            Message(
+                run_id=run.run_id,
+                path=run.path,
+                step=self.state.get("step", 0) + 1,
+                message_id=str(message.id),
+                text=text,
+            )
+        )
+        counters = counters_of(self.state)
+        counters["wrapped_up"] = True
+        return {**result, "messages": [message], "counters": counters}
+
+
+def _approval(step: ApprovalStep) -> Tool:
+    """A call that does nothing but wait for agreement."""
+
+    def agreed(question: str) -> dict[str, str]:
+        return {"agreed": question}
+
+    return tool(
+        name=step.name,
+        description=step.shown,
+        effect=Effect.READ,
+        confirm="{question}",
+        approvers=step.approvers,
+        expires_in_s=step.expires_in_s,
+        repeatable=True,
+    )(agreed)
+
+
+class FlowModel:
+    """Asks the model in the way of the step in hand: with its tools alone, and within its limits."""
+
+    def __init__(self, node: FlowNode, models: Mapping[str, ModelNode], closing: ModelNode) -> None:
+        self.node = node
+        self.models = models
+        self.closing = closing
+
+    async def __call__(self, state: RunState, config: RunnableConfig) -> RunState:
+        flow = flow_of(state)
+        step = self.node.table.steps.get(flow["at"] or "")
+        model = copy.copy(self.closing if step is None else self.models[step.name])
+        model.limits = self._limits(step, flow)
+        result = await model(state, config)
+        if (
+            result.get("stop_reason") == StopReason.MAX_STEPS
+        ):  # a loop's last word has a number, which is taken now
+            result["step"] = state.get("step", 0) + 1
+        return result
+
+    def _limits(self, step: Step | None, flow: FlowState) -> Limits:
+        whole = self.node.limits
+        if not isinstance(step, LoopStep):
+            return replace(whole, max_steps=UNBOUNDED)
+        own = step.limits
+        return replace(
+            own,
+            max_steps=flow["began"] + own.max_steps,
+            max_active_s=_least(own.max_active_s, whole.max_active_s),
+            max_wall_s=_least(own.max_wall_s, whole.max_wall_s),
+            max_total_tokens=_least(own.max_total_tokens, whole.max_total_tokens),
+            max_cost=_least(own.max_cost, whole.max_cost),
+        )
+
+
+UNBOUNDED = 1_000_000  # the flow itself counts the model's turns
+
+
+def _least(one: Any, other: Any) -> Any:
+    """The lower of two limits; None is none."""
+    return min((value for value in (one, other) if value is not None), default=None)

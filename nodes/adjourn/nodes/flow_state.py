@@ -1,0 +1,53 @@
+"""Where a flow stands, as the state holds it: plain JSON data. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+from adjourn.checkpoints.lifecycle import FlowStepState
+
+
+class FlowState(TypedDict):
+    """One run's way through its flow. `at` None: no step has begun; `""`: the closing word is being asked for."""
+
+    run_id: str
+    at: str | None
+    began: int  # model calls and steps of the flow before the step in hand
+    turns: int  # model turns of the step in hand
+    tries: int  # how often the step in hand was begun again
+    asked: int  # model turns of the whole flow
+    results: dict[str, Any]  # what each step that is done brought
+    failed: str | None  # the step whose failure is being undone
+    why: str  # and why it failed
+
+
+def new_flow(run_id: str) -> FlowState:
+    """That of a run that begins."""
+    return {
+        "run_id": run_id,
+        "at": None,
+        "began": 0,
+        "turns": 0,
+        "tries": 0,
+        "asked": 0,
+        "results": {},
+        "failed": None,
+        "why": "",
+    }
+
+
+def flow_of(state: Mapping[str, Any]) -> FlowState:
+    """A copy of a state's flow, which may be changed; a new one where the state holds that of an earlier run."""
+    kept: FlowState | None = state.get("flow")
+    run_id = str(state.get("run_id", ""))
+    if kept is None or kept["run_id"] != run_id:
+        return new_flow(run_id)
+    return {**kept, "results": {**kept["results"]}}
+
+
+class StepMove(TypedDict):
+    """A step of a flow has come to a state; `reason` says why where it did not succeed."""
+
+    name: str
+    position: int  # its place in the flow, from 1
+    state: FlowStepState
+    reason: str | None

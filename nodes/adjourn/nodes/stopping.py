@@ -1,0 +1,39 @@
+"""What becomes of the calls of a step when their run is stopped, and which writes nobody can be sure of."""
+
+from adjourn.checkpoints.lifecycle import CallState, Effect, ErrorCode, InterruptType, StopReason
+from adjourn.nodes.calls import Call
+from adjourn.nodes.context import Happened
+from adjourn.nodes.execute import Executor, verified
+from adjourn.nodes.outcome import Outcome, failed
+from adjourn.nodes.run_context import StoredCall
+
+
+def in_doubt(call: Call, stored: StoredCall | None) -> bool:
+    """Whether the call is a write that had started when its owner died, or that a person is asked about.
+
+    `stored` is how the ledger held it when this owner took over.
+    """
+    started = CallState.STARTED in (call["state"], stored.state if stored else None)
+    asked = "question" in call and call["question"]["type"] == InterruptType.OUTCOME_UNKNOWN
+    return call["effect"] == Effect.WRITE and (started or asked)
+
+
+async def stopped(
+    call: Call, executor: Executor, reason: StopReason, *, was_running: bool, is_in_doubt: bool
+) -> Outcome:
+    """The outcome of a call that had not ended: of a write that had started, as far as can be told (C-61).
+
+    A read that was running when the time was over is answered `timeout` (C-53).
+    """
+    tool, language, name = executor.tools.get(call["name"]), executor.language, call["name"]
+    code, text = ErrorCode.RUN_STOPPED, None
+    if reason is StopReason.CANCELLED:
+        code = ErrorCode.CANCELLED
+    elif was_running and call["effect"] == Effect.READ:
+        code, text = ErrorCode.TIMEOUT, "timeout.run"
+    if is_in_doubt:
+        verdict = await verified(tool, executor.context(call, tool)) if tool is not None else None
+        if tool is not None and isinstance(verdict, Happened):
+            return executor.succeeded(tool, call, verdict.result)
+        code = code if verdict is False else ErrorCode.OUTCOME_UNKNOWN
+    return failed(code, language, name, text=text)

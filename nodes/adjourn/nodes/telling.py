@@ -1,0 +1,53 @@
+"""What the model is told of a step's calls: one tool message for each, in request order, as far as the step has come.
+
+A call that has not run yet gets a provisional one (C-41). It is replaced in place later, since message ids derive from
+the assistant message and the position.
+"""
+
+from collections.abc import Sequence
+
+from langchain_core.messages import ToolMessage
+
+from adjourn.checkpoints.lifecycle import CallState, ErrorCode
+from adjourn.nodes.batch_budget import fit
+from adjourn.nodes.calls import Call, is_final
+from adjourn.nodes.observations import failure
+from adjourn.nodes.texts import say
+
+
+def tell(
+    calls: Sequence[Call], upto: int, *, message_id: str, limit: int, language: str
+) -> list[ToolMessage]:
+    """The tool messages that are new or replaced, for the calls up to position `upto`; the calls note that they are told.
+
+    `limit`: characters that the observations of the whole step may have together (C-74).
+    """
+    messages: list[ToolMessage] = []
+    untold = [one for one in calls if is_final(one) and one.get("told") != "final"]
+    left = max(0, limit - sum(one.get("size", 0) for one in calls))
+    texts = fit([one["observation"] for one in untold], left, language)
+    fitted = dict(zip((one["id"] for one in untold), texts, strict=True))
+    for call in calls:
+        if call["position"] > upto:
+            break
+        told = call.get("told")
+        if is_final(call) and told != "final":
+            del call["observation"]
+            call["size"] = len(fitted[call["id"]])
+            messages.append(_message(call, fitted[call["id"]], message_id))
+            call["told"] = "final"
+        elif not is_final(call) and told is None:
+            text = say("awaiting_user", language, tool=call["name"])
+            messages.append(_message(call, failure(ErrorCode.AWAITING_USER, text), message_id))
+            call["told"] = "provisional"
+    return messages
+
+
+def _message(call: Call, observation: str, message_id: str) -> ToolMessage:
+    return ToolMessage(
+        content=observation,
+        tool_call_id=call["id"],
+        name=call["name"],
+        status="success" if call["state"] == CallState.OK else "error",
+        id=f"{message_id}.{call['position']}",
+    )

@@ -1,0 +1,65 @@
+"""One run in processes of their own, which are really killed and paused, and what it did to the world."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from runs import crash_app
+from store.processes import PROCESSES
+
+RUN = "run_crash"
+
+
+class Crash:
+    """One run in processes of their own, and what it did to the world."""
+
+    def __init__(self, folder: Path, first: str, url: str | None = None) -> None:
+        self.url = url or f"sqlite:///{folder / 'adjourn.db'}"
+        self.effects = folder / "effects"
+        self.first = first
+        self.out = folder / "out"
+
+    def start(self, *command: str) -> Any:
+        """A process that does `command`."""
+        given = (str(self.out), self.url, str(self.effects), self.first, *command)
+        process = PROCESSES.Process(target=crash_app.child, args=given)
+        process.start()
+        return process
+
+    def finish(self, *command: str) -> dict[str, Any]:
+        """What a process that does `command` says at its end."""
+        process = self.start(*command)
+        process.join(60)
+        assert self.out.exists(), f"{command} came to no end"
+        shown: dict[str, Any] = json.loads(self.out.read_text())
+        self.out.unlink()
+        return shown
+
+    def hold(self, name: str) -> None:
+        """Let a tool stop after its effect."""
+        self.effects.with_suffix(f".hold-{name}").touch()
+
+    def wait_in(self, process: Any, name: str) -> None:
+        """Until the tool has had its effect."""
+        inside = self.effects.with_suffix(f".in-{name}")
+        end = time.monotonic() + 60
+        while not inside.exists():
+            assert process.is_alive()
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+    def kill_in(self, process: Any, name: str) -> None:
+        """Kill the process as soon as the tool has had its effect."""
+        self.wait_in(process, name)
+        process.kill()
+        process.join()
+        self.effects.with_suffix(f".hold-{name}").unlink()
+
+    def did(self) -> list[str]:
+        """The real executions, in order."""
+        return self.effects.read_text().splitlines() if self.effects.exists() else []
+
+    def wait_for_lease(self) -> None:
+        """Until the dead owner's lease has run out."""
+        time.sleep(crash_app.LEASE_S * 1.2)

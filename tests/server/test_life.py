@@ -1,0 +1,164 @@
+"""The server's own life: it is told to go, it is killed, it comes back; runs lose nothing (C-36, C-91)."""
+
+import os
+import signal
+import threading
+
+import httpx
+import pytest
+from server import served_app
+from server.conftest import Api, frames, until
+
+from adjourn.graph import Runner, starts
+
+
+def status(api: Api, run_id: str) -> str:
+    return str(api.get(f"/runs/{run_id}").json()["status"])
+
+
+def test_c91_a_server_that_is_killed_in_a_read_takes_its_run_up_again(process):
+    server = process("checks")
+    server.hold("check")
+    with Api(server.url) as api:
+        run = api.start(wait_s=0)
+        server.wait_in("check")
+    server.kill()
+    server.let_go("check")
+    server.start()
+    with Api(server.url) as api:
+        assert until(lambda: status(api, run["id"]) == "finished")
+        stored = api.stored(run["id"])
+        assert [one["number"] for one in stored] == list(range(1, len(stored) + 1))
+    assert server.ran() == ["check", "check", "search_docs"]  # a read that was killed is read again
+
+
+def test_c36_a_server_that_is_killed_in_a_write_asks_what_became_of_it(process):
+    server = process("build")
+    with Api(server.url) as api:
+        run = api.answer(api.start(), {"environment": "prod"})
+        server.hold("restart")
+        api.answer(run, {"action": "approve"}, wait_s=0)
+        server.wait_in("restart")
+    server.kill()
+    server.let_go("restart")
+    server.start()
+    with Api(server.url) as api:
+        asked = until(lambda: api.get("/inbox").json()["questions"])
+        assert asked[0]["question"]["type"] == "outcome_unknown"
+        run = api.get(f"/runs/{run['id']}").json()
+        done = api.answer(run, {"action": "happened", "result": {"restarted": True}})
+        assert done["status"] == "finished"
+    assert server.ran().count("restart") == 1
+
+
+def test_c67_clients_catch_up_after_a_kill_without_a_gap_or_a_repeat(process):
+    server = process("checks")
+    server.hold("check")
+    heard: list[int] = []
+
+    def listener() -> None:
+        with Api(server.url) as mine:
+            while True:
+                headers = {"Last-Event-ID": str(heard[-1])} if heard else {}
+                try:
+                    with mine.stream("GET", f"/runs/{run['id']}/events", headers=headers) as response:
+                        if response.status_code == 204:
+                            return
+                        heard.extend(int(one["id"]) for one in frames(response) if "id" in one)
+                except httpx.TransportError:
+                    continue
+
+    with Api(server.url) as api:
+        run = api.start(wait_s=0)
+    listening = threading.Thread(target=listener)
+    listening.start()
+    until(lambda: heard)
+    server.wait_in("check")
+    server.kill()
+    server.let_go("check")
+    server.start()
+    listening.join(60)
+    with Api(server.url) as api:
+        assert heard == [one["number"] for one in api.stored(run["id"])]
+        assert status(api, run["id"]) == "finished"
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_told_to_go_the_server_ends_the_step_and_hands_the_run_back(process, how, tmp_path):
+    server = process("checks", "--lease", "600")  # nobody could take it over by its lease
+    server.hold("check")
+    with Api(server.url) as api:
+        run = api.start(wait_s=0)
+        server.wait_in("check")
+    ending = threading.Thread(target=lambda: ended.append(server.end(how)))
+    ended: list[int] = []
+    ending.start()
+    with Api(server.url) as api:
+        until(lambda: refuses(api))
+    server.let_go("check")
+    ending.join(60)
+    assert ended == [0]
+    assert server.errors.read_text() == ""
+    with Runner(served_app.plain(), f"sqlite:///{tmp_path / 'adjourn.db'}") as looking:
+        left = looking.get_sync(run["id"])
+    assert (left.status, left.row.lease_owner) == ("running", None)
+    assert [one.outcome for one in left.calls] == ["ok"]
+    server.start()
+    with Api(server.url) as api:
+        assert until(lambda: status(api, run["id"]) == "finished")
+    assert server.ran() == ["check", "search_docs"]  # the step that was in hand is not done again
+
+
+def refuses(api: Api) -> bool:
+    """Whether the server takes no more work: it says so, or does not answer at all."""
+    try:
+        return api.get("/healthz").status_code == 503
+    except httpx.TransportError:
+        return True
+
+
+def test_told_twice_the_server_goes_at_once_and_its_run_is_taken_over_after_its_lease(process, tmp_path):
+    server = process("checks")
+    server.hold("check")
+    with Api(server.url) as api:
+        run = api.start(wait_s=0)
+        server.wait_in("check")
+    ended: list[int] = []
+    ending = threading.Thread(target=lambda: ended.append(server.end()))
+    pid = server.pid
+    ending.start()
+    with Api(server.url) as api:
+        until(lambda: refuses(api))
+    os.kill(pid, signal.SIGTERM)
+    ending.join(60)
+    assert ended == [0]
+    server.let_go("check")
+    with Runner(served_app.plain(), f"sqlite:///{tmp_path / 'adjourn.db'}") as looking:
+        assert looking.get_sync(run["id"]).status == "running"  # left, not cancelled
+    server.start()
+    with Api(server.url) as api:
+        assert until(lambda: status(api, run["id"]) == "finished")
+
+
+def test_a_server_sweeps_up_runs_that_another_process_left(serve):
+    served = serve(served_app.plain, sweep_s=0.1)
+    row = starts.new_run(
+        "go",
+        thread_id="t",
+        by="wang",
+        run_id="run_left",
+        graph="shop",
+        signature="s",
+        owner="dead",
+        lease_s=-1,
+    )
+    served.runner.database.write(lambda c: starts.store(c, row))
+    assert until(lambda: status(served.api(), "run_left") == "finished")
+
+
+def test_a_server_that_goes_takes_no_more_work(serve):
+    served = serve(served_app.plain)
+    api = served.api()
+    assert api.get("/healthz").status_code == 200
+    served.stop()
+    assert refuses(api)
