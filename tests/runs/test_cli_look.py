@@ -174,7 +174,7 @@ def test_c70_runs_that_stopped_for_three_reasons_are_told_apart_by_show_alone(ho
     )
     house.runner(looking(9, "same")).start_sync("go", run_id="run_loop")
     assert "It made 3 model calls, as many as it may, and had no final answer." in show("run_steps")
-    assert "all of them failed: search_docs (tool_error) ×2." in show("run_fails")
+    assert "Every call failed, 2 steps in a row: search_docs (tool_error) ×2." in show("run_fails")
     assert 'the same again and again: search_docs {"query": "same"} ×3.' in show("run_loop")
     assert "已执行 3 次模型调用，达到上限" in show("run_steps", lang="zh")
     assert "反复请求同样的调用" in show("run_loop", lang="zh")

@@ -109,6 +109,7 @@ def test_c90_a_process_whose_event_loop_is_blocked_loses_its_run(crash):
     assert one.did().count("stall b") == 2  # a read, and the other one of its batch, are read again
 
 
+@pytest.mark.alone
 def test_c90_a_process_that_lives_renews_its_lease(crash):
     one = crash("pay")
     one.hold("pay")  # a synchronous tool: it runs in a thread, and the event loop is free

@@ -11,6 +11,7 @@ from runs.crash import RUN
 from runs.flow_app import LIMITS, TURNS, World, open_database
 from runs.shop import Shop
 from runs.test_own_graphs import own_graph
+from runs.test_supervisor import hand, team
 
 from adjourn.checkpoints.errors import CheckpointNotFound, NotResumable, UsageError, WouldRepeat
 from adjourn.graph import Limits, Runner, build_serial
@@ -18,6 +19,8 @@ from adjourn.graph.drive import Drive
 from adjourn.nodes import ScriptedModel, approve, edit, reject, tool
 from adjourn.nodes.history import is_legal
 from adjourn.nodes.scripted import Fails, call, says
+
+assert team  # the fixture
 
 RESTART = {"service_id": "svc-pay-001", "environment": "prod"}
 PLAN = [
@@ -95,7 +98,7 @@ def test_c92_a_fork_from_the_middle_of_a_plan_says_which_write_it_would_repeat(h
         runner.fork_sync(run.id, before.id)
     assert refused.value.calls == ("publish_release (ok, call b of step 1)",)
     assert len(rows("SELECT * FROM runs")) == len(rows("SELECT * FROM threads")) == 1
-    fork = runner.fork_sync(run.id, before.id, repeat_writes=True, by="li", on_event=house.hear)
+    fork = runner.fork_sync(run.id, before.number, repeat_writes=True, by="li", on_event=house.hear)
     assert (fork.status, fork.answer) == ("finished", "done")
     assert shop.count("publish_release") == 2
     assert [one[1] for one in shop.ran] == [
@@ -336,6 +339,7 @@ async def test_c92_what_cannot_be_forked_is_refused_and_changes_nothing(house, r
     mine = (await runner.history(first.id))[-1]
     attempts = [
         (CheckpointNotFound, partial(runner.fork, first.id, "nonsense")),
+        (CheckpointNotFound, partial(runner.fork, first.id, 99)),
         (CheckpointNotFound, partial(runner.fork, second.id, mine.id)),
         (UsageError, partial(runner.fork, first.id, mine.id, thread_id="t")),
         (UsageError, partial(runner.fork, first.id, mine.id, message=" ")),
@@ -481,3 +485,27 @@ async def test_c37_c92_a_question_of_a_node_of_one_s_own_is_asked_in_the_fork_to
         later = next(one for one in await runner.history(done.id) if one.ran == ("gate",))
         again = await runner.fork(done.id, later.id)
         assert (again.status, list(again.questions)) == ("finished", [])
+
+
+async def test_c81_c92_specialists_begin_anew_in_a_fork_and_their_writes_are_named(team):
+    boss = [says("", hand("search", "find it")), "found"]
+    search = [
+        says("", call("note", {"what": "begun"}, id="n"), call("locate", {}, id="l")),
+        "it is in Beijing",
+    ]
+    runner = team.runner(boss=boss, search=search)
+    run = await runner.start("where is it?", thread_id="t")
+    assert (run.status, [what for what, *_ in team.done]) == ("interrupted", ["note begun"])
+    with pytest.raises(WouldRepeat, match=r"note \(ok, call n of step 1\)"):
+        await runner.fork(run.id)
+    for place in (0, 1):
+        point = (await runner.history(run.id))[place]
+        fork = await runner.fork(run.id, point.id, repeat_writes=True)
+        assert fork.status == "interrupted", point
+        assert fork.interrupts[0].id != run.interrupts[0].id
+        done = await runner.resume(fork.id, {fork.interrupts[0].id: {"city": "Beijing"}})
+        assert (done.status, done.answer) == ("finished", "found")
+    assert [what for what, *_ in team.done].count("note begun") == 3
+    last = await runner.resume(run.id, {run.interrupts[0].id: {"city": "Beijing"}})
+    assert (last.status, last.answer) == ("finished", "found")
+    await team.check_histories()

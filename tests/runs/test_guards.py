@@ -153,7 +153,9 @@ async def test_s9_b_c53_three_steps_that_fail_end_the_run(house):
         says("", search("c")),
         says("", search("d"), call("moon", id="m")),
     ]
-    run = await house.runner(turns, shop, limits=Limits(breaker=None)).start("go", thread_id="t", on_event=house.hear)
+    run = await house.runner(turns, shop, limits=Limits(breaker=None)).start(
+        "go", thread_id="t", on_event=house.hear
+    )
     assert (run.stop_reason, run.row.steps) == ("too_many_fails", 3)
     assert codes(run) == ["tool_error"] * 4 + ["unknown_tool"]
     said = await messages(house.runners[0], "t")
@@ -174,7 +176,11 @@ async def test_s9_b_c53_one_success_between_and_what_did_not_run_counts_neither_
 async def test_c55_a_tool_that_fails_three_times_in_a_row_is_switched_off(house):
     shop = Shop(fails={"search_docs": RuntimeError("down")})
     resource = call("search_resource", {"query": "x"}, id="r")
-    turns = [says("", search("a", id="a"), search("b", id="b"), search("c", id="c"), resource), *searches("d"), "so be it"]
+    turns = [
+        says("", search("a", id="a"), search("b", id="b"), search("c", id="c"), resource),
+        *searches("d"),
+        "so be it",
+    ]
     run = await house.runner(turns, shop).start("go")
     assert (run.stop_reason, shop.count("search_docs")) == ("answered", 3)
     assert codes(run) == ["tool_error", "tool_error", "tool_error", None, "tool_disabled"]
@@ -196,25 +202,35 @@ async def test_c55_nobody_is_asked_about_a_tool_that_is_switched_off(house):
 
 async def test_s9_c_c57_at_max_steps_the_model_has_the_last_word(house):
     turns = [*searches("1", "2", "3"), "It is the pool. I did not look at the network."]
-    run = await house.runner(turns, limits=Limits(max_steps=3)).start("find it", thread_id="t", on_event=house.hear)
+    run = await house.runner(turns, limits=Limits(max_steps=3)).start(
+        "find it", thread_id="t", on_event=house.hear
+    )
     assert (run.status, run.stop_reason, run.row.steps) == ("finished", "max_steps", 3)
     assert run.answer == "It is the pool. I did not look at the network."
     model = house.models[0]
     assert len(model.requests) == 4
     assert [bool(one) for one in model.offered] == [True, True, True, False]
     assert "tools are switched off" in notes(model.requests[3])
-    assert [one.step for one in run.steps] == [1, 2, 3, 4]  # it is outside the count, and cost tokens all the same
+    assert [one.step for one in run.steps] == [
+        1,
+        2,
+        3,
+        4,
+    ]  # it is outside the count, and cost tokens all the same
     said = await messages(house.runners[0], "t")
     assert [one.type for one in said][-2:] == ["tool", "ai"]
     house.check([run.id])
 
 
 @pytest.mark.parametrize(
-    "last", [says("", search("4")), says("", finish="stop"), Fails(ValueError("bad key")), says("more", search("4"))]
+    "last",
+    [says("", search("4")), says("", finish="stop"), Fails(ValueError("bad key")), says("more", search("4"))],
 )
 async def test_s9_c_c57_else_a_fixed_sentence_with_what_was_found(house, last):
     model = ScriptedModel(turns=[*searches("1", "2", "3"), last])
-    run = await house.runner(model, limits=Limits(max_steps=3)).start("find it", thread_id="t", on_event=house.hear)
+    run = await house.runner(model, limits=Limits(max_steps=3)).start(
+        "find it", thread_id="t", on_event=house.hear
+    )
     assert (run.status, run.stop_reason, run.row.steps) == ("finished", "max_steps", 3)
     assert "3 steps" in run.answer
     assert "查依赖" in run.answer
@@ -250,6 +266,7 @@ async def test_c57_c88_the_model_is_told_when_three_steps_are_left(house):
 # -- d) time
 
 
+@pytest.mark.alone
 async def test_s9_d_c53_when_the_time_is_over_reads_are_answered_timeout(house):
     @tool(effect="read")
     async def slow() -> str:
@@ -272,13 +289,18 @@ async def test_s9_d_c53_when_the_time_is_over_reads_are_answered_timeout(house):
     began = time.monotonic()
     run = await runner.start("go", thread_id="t", on_event=house.hear)
     assert time.monotonic() - began < 0.7
-    assert (run.status, run.stop_reason, codes(run)) == ("finished", "timeout", [None, "timeout", "run_stopped"])
+    assert (run.status, run.stop_reason, codes(run)) == (
+        "finished",
+        "timeout",
+        [None, "timeout", "run_stopped"],
+    )
     said = await messages(runner, "t")
     assert [one.tool_call_id for one in said if one.type == "tool"] == ["q", "s", "w"]
     assert "here" in run.answer
     house.check([run.id])
 
 
+@pytest.mark.alone
 async def test_s9_d_c53_a_tool_in_a_thread_is_given_up_too(house):
     gate = []
 
@@ -298,6 +320,7 @@ async def test_s9_d_c53_a_tool_in_a_thread_is_given_up_too(house):
         gate.append(1)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("takes_s", "verdict", "code"),
     [(0.45, None, None), (5.0, None, "outcome_unknown"), (5.0, False, "run_stopped")],
@@ -317,8 +340,8 @@ async def test_s9_d_c53_a_started_write_is_treated_as_on_a_cancel(house, takes_s
 
 
 async def test_c53_a_model_that_speaks_too_long_is_stopped_and_its_turn_is_not_written(house):
-    turns = [says(["hm", "hm", "hm"], each_s=0.2)]
-    runner = house.runner(turns, limits=Limits(max_active_s=0.3))
+    turns = [says(["hm"] * 500, each_s=0.02)]
+    runner = house.runner(turns, limits=Limits(max_active_s=0.8))
     run = await runner.start("go", thread_id="t", on_event=house.hear)
     assert (run.status, run.stop_reason) == ("finished", "timeout")
     assert "text_discarded" in house.words()
@@ -326,6 +349,7 @@ async def test_c53_a_model_that_speaks_too_long_is_stopped_and_its_turn_is_not_w
     house.check([run.id])
 
 
+@pytest.mark.alone
 async def test_c53_waiting_is_not_working_and_a_resume_does_not_reset_the_time(house):
     shop = Shop({"search_docs": 0.25, "restart_service": 0.25})
     restart = call("restart_service", {"service_id": "s", "environment": "prod"}, id="r")
@@ -343,6 +367,7 @@ async def test_c53_waiting_is_not_working_and_a_resume_does_not_reset_the_time(h
     assert 650 <= done.row.active_ms < 1_200
 
 
+@pytest.mark.alone
 async def test_c53_max_wall_s_counts_the_waiting_too(house):
     shop = Shop()
     restart = call("restart_service", {"service_id": "s", "environment": "prod"}, id="r")
@@ -429,7 +454,9 @@ async def test_c53_max_total_tokens_stops_before_the_next_model_call(house):
 async def test_c53_max_cost_counts_by_the_price_table_and_is_stored_for_each_step(house, rows):
     prices = {"scripted": Price(input=1_000.0, output=2_000.0)}
     turns = [turn(search("1"), usage=(100, 10)), turn(search("2"), usage=(200, 10)), "never"]
-    run = await house.runner(turns, prices=prices, fallbacks=[], limits=Limits(max_total_tokens=999)).start("go")
+    run = await house.runner(turns, prices=prices, fallbacks=[], limits=Limits(max_total_tokens=999)).start(
+        "go"
+    )
     assert run.stop_reason == "answered"
     assert [one.cost for one in run.steps] == pytest.approx([0.12, 0.22, 0.0])
     assert run.row.cost == pytest.approx(0.34)
@@ -446,7 +473,9 @@ async def test_c53_max_cost_ends_the_run(house):
 
 
 async def test_c53_an_answer_that_overspends_is_an_answer(house):
-    run = await house.runner([turn(text="done", usage=(500, 1))], limits=Limits(max_total_tokens=100)).start("go")
+    run = await house.runner([turn(text="done", usage=(500, 1))], limits=Limits(max_total_tokens=100)).start(
+        "go"
+    )
     assert (run.stop_reason, run.answer) == ("answered", "done")
 
 
@@ -545,7 +574,9 @@ async def test_c52_a_cancel_comes_before_every_limit(house):
 
 
 async def test_c10_a_cut_text_is_continued_once(house):
-    model = ScriptedModel(turns=[says("First the pool, ", finish="length"), says("then the network."), "never"])
+    model = ScriptedModel(
+        turns=[says("First the pool, ", finish="length"), says("then the network."), "never"]
+    )
     runner = house.runner(model)
     run = await runner.start("why?", thread_id="t", on_event=house.hear)
     assert (run.stop_reason, run.answer, run.row.steps) == (
@@ -590,7 +621,10 @@ async def test_c10_a_continuation_may_call_tools_and_a_failed_one_is_taken_up_ag
     runner = house.runner(second)
     done = await runner.resume(run.id)
     assert (done.status, done.answer) == ("finished", "It is the pool.")
-    assert [one.text for one in await messages(runner, "t") if one.type == "ai"] == ["Let me look.", done.answer]
+    assert [one.text for one in await messages(runner, "t") if one.type == "ai"] == [
+        "Let me look.",
+        done.answer,
+    ]
 
 
 async def test_c53_at_the_last_step_people_are_still_asked_and_the_last_word_comes_after(house):
@@ -634,3 +668,27 @@ async def test_c54_a_new_run_on_the_thread_remembers_nothing(house):
     await runner.start("go", thread_id="t")
     assert (await runner.start("again", thread_id="t")).answer == "two"
     assert shop.count("search_docs") == 2
+
+
+@pytest.mark.parametrize(
+    ("odd", "settings", "word"),
+    [
+        (says("", finish="tool_calls"), {}, "was not used"),
+        (says("Just restart it."), {"evidence": Evidence(all_of=["search_resource"])}, "search_resource"),
+        (says("", search("2")), {"limits": Limits(max_steps=3)}, "Steps left"),
+        (says("It is ", finish="length"), {}, "cut off"),
+    ],
+)
+async def test_c88_what_the_runtime_says_is_marked_stands_last_and_is_not_kept(house, odd, settings, word):
+    resource = says("", call("search_resource", {"query": "x"}, id="r"))
+    model = ScriptedModel(turns=[*searches("1"), odd, resource, "done", "bye"])
+    runner = house.runner(model, **settings)
+    run = await runner.start("go", thread_id="t", on_event=house.hear)
+    assert run.status == "finished"
+    said = model.requests[2][-1]
+    assert said.type == "human"
+    assert said.text.startswith("[runtime] ")
+    assert word in said.text
+    assert not any("[runtime]" in one.text for one in await messages(runner, "t"))
+    await runner.start("and now?", thread_id="t")
+    assert not any(one.text.startswith("[runtime]") for one in model.requests[-1][:-1])

@@ -453,3 +453,31 @@ async def test_stream_resume_gives_only_what_is_new(house):
     answers = {run.interrupts[0].id: approve()}
     words = [event.word async for event in runner.stream_resume(run.id, answers) if event.stored]
     assert words == ["interrupt_answered", "tool_result", "step_started", "message", "run_finished"]
+
+
+async def test_c41_c63_a_no_behind_calls_that_still_run_is_told_once(house):
+    """Two questions of a step are answered; the call between that was declined is settled a batch before the rest."""
+
+    @tool(effect="read")
+    def look(what: str = "") -> dict | str:
+        """Look."""
+        return "seen" if what else params_required({"what": {"type": "string"}}, "What?")
+
+    @tool(effect="write", confirm=True)
+    def send() -> str:
+        """Send."""
+        return "sent"
+
+    @tool(effect="write")
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    turn = says("", call("look", {}, id="l"), call("send", {}, id="s"), call("pay", {}, id="p"))
+    runner = house.runner([turn, "ok"], tools=[look, send, pay])
+    run = await runner.start("go", on_event=house.hear)
+    asked = {one.tool: one.id for one in run.interrupts}
+    answers = {asked["look"]: {"what": "this"}, asked["send"]: reject("no")}
+    run = await runner.resume(run.id, answers, on_event=house.hear)
+    assert (run.status, [one.outcome for one in run.calls]) == ("finished", ["ok", "declined", "ok"])
+    house.check([run.id])

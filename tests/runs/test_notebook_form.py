@@ -2,7 +2,7 @@
 
 import pickle
 from types import SimpleNamespace
-from typing import Literal
+from typing import Annotated, Literal
 
 import IPython
 import pytest
@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from adjourn.checkpoints.errors import UsageError
 from adjourn.graph.notebook_form import VIEW
-from adjourn.nodes import Approvers, tool
+from adjourn.nodes import Approvers, Secret, tool
 from adjourn.nodes.scripted import call, says
 
 
@@ -221,3 +221,31 @@ def test_a_run_without_a_runner_or_a_question_has_no_form(house):
     done = runner.resume_sync(run.id, {run.interrupts[0].id: {"action": "reject"}})
     with pytest.raises(UsageError, match="nothing that could be answered"):
         done.form()
+
+
+def test_c73_a_secret_is_not_shown_and_does_not_stay_in_its_widget(house):
+    ran = []
+
+    @tool(effect="write", confirm="Log {user} in?")
+    def login(user: str, password: Secret[Annotated[str, Field(min_length=4)]]) -> str:
+        """Log in."""
+        ran.append((user, len(password)))
+        return "in"
+
+    runner = house.runner([says("", call("login", {"user": "li"}, id="c")), "done"], tools=[login])
+    form = runner.start_sync("go").form(by="li")
+    field = only(form).fields["password"]
+    assert type(field.control).__name__ == "Password"
+    field.control.value = "abc"
+    only(form).buttons["submit"].click()
+    assert "too short" in field.error
+    assert "abc" not in field.error
+    field.control.value = "Zephyr-4711"
+    only(form).buttons["submit"].click()
+    assert (field.control.value, form.message.value) == ("", "")
+    box = only(form)
+    box.buttons["edit"].click()
+    box.fields["arguments"].inner["user"].control.value = "wang"
+    box.buttons["submit"].click()
+    assert (form.run.status, ran) == ("finished", [("wang", 11)])
+    assert "Zephyr" not in form._repr_mimebundle_()["text/html"]

@@ -103,6 +103,7 @@ async def test_c53_c54_limits_and_guards_hold_without_a_runner_and_a_message_beg
 
 
 @pytest.mark.filterwarnings("ignore:these nodes run without a ledger")
+@pytest.mark.alone
 async def test_c53_time_is_counted_without_a_runner_and_not_while_it_waits():
     shop = Shop({"search_docs": 0.2, "restart_service": 0.2})
     restart = call("restart_service", {"service_id": "s", "environment": "prod"}, id="r")
@@ -120,6 +121,7 @@ async def test_c53_time_is_counted_without_a_runner_and_not_while_it_waits():
 
 
 @pytest.mark.filterwarnings("ignore:these nodes run without a ledger")
+@pytest.mark.alone
 async def test_c53_max_wall_s_counts_from_the_message_without_a_runner():
     shop = Shop({"search_docs": 0.1})
     turns = [says("", call("search_docs", {"query": str(n)}, id="s")) for n in range(9)]

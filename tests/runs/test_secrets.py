@@ -6,7 +6,7 @@ import stat
 from typing import Annotated
 
 import pytest
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 from pydantic import AfterValidator, Field
 from sqlalchemy import text
 
@@ -365,3 +365,16 @@ async def test_c73_digests_are_keyed(house, rows):
     (row,) = rows("SELECT digest, arguments FROM calls")
     assert row["digest"] != Keyring().digest("look", {"phone": "13800138000"})
     assert row["digest"] in house.runners[0].keyring.digests("look", {"phone": "13800138000"})
+
+
+async def test_c73_without_a_runner_nobody_is_asked_for_what_would_be_stored_plain(vault):
+    graph = build_react(ScriptedModel(turns=TURNS), vault.tools())
+    with pytest.warns(RuntimeWarning, match="without a ledger"):
+        state = await graph.ainvoke({"messages": [HumanMessage("go")]})
+    assert "__interrupt__" not in state
+    (observation,) = [json.loads(one.text) for one in state["messages"] if isinstance(one, ToolMessage)]
+    assert (observation["errorCode"], "Runner" in observation["message"], vault.seen) == (
+        "tool_error",
+        True,
+        [],
+    )

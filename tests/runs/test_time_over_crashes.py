@@ -1,5 +1,6 @@
 """The time that a run worked, over owners that die (C-53)."""
 
+import asyncio
 import sqlite3
 import subprocess
 import sys
@@ -64,7 +65,7 @@ async def test_c53_the_time_of_an_owner_that_was_killed_counts_up_to_its_last_re
     turns = [says("", call("slow", id="s")), "done"]
     graph = build_react(ScriptedModel(turns=turns, by_history=True), [slow], limits=Limits(max_active_s=0.5))
     with Runner(graph, f"sqlite:///{file}") as runner:
-        time.sleep(LEASE_S * 1.2)  # until the lease has run out
+        await asyncio.sleep(LEASE_S * 1.2)  # until the lease has run out
         run = await runner.recover("run_t")
     # the time was over before the second owner came: nothing was run again
     assert (run.status, run.stop_reason) == ("finished", "timeout")

@@ -43,13 +43,16 @@ class Visitor:
         self.context = browser.new_context(locale=locale, viewport={"width": 1280, "height": 900})
         self.context.set_default_timeout(30_000)
         self.events: list[dict[str, object]] = []
-        self.context.expose_function("__event", self.events.append)
+        self.context.expose_function("__event", self._took)
         self.context.add_init_script("document.addEventListener('adjourn-event', (e) => __event(e.detail))")
         self.page: Page = self.context.new_page()
         self.troubles: list[str] = []
         self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
         self.page.on("console", self._said)
         self.page.on("dialog", lambda dialog: (self.troubles.append(dialog.message), dialog.dismiss()))
+
+    def _took(self, event: dict[str, object]) -> None:
+        self.events.append(event)
 
     def _said(self, message: object) -> None:
         # a request that failed is told by the page itself

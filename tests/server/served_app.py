@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from adjourn.graph import Limits, build_react
+from adjourn.graph.supervisor import Specialist, build_supervisor
 from adjourn.nodes import Approvers, ScriptedModel, tool
 from adjourn.nodes.scripted import Fails, call, says
 
@@ -109,3 +110,18 @@ def approvals() -> Any:
         return "wiped"
 
     return graph_of([says("", call("wipe", {"what": "cache"}, id="w")), "done"], [wipe])
+
+
+def team() -> Any:
+    """A supervisor whose specialist asks before it acts."""
+    acts = says("", call("restart", {"service": "svc-pay-001", "environment": "prod"}, id="r"))
+    operator = Specialist(
+        name="operator",
+        about="Restarts services.",
+        tools=[restart],
+        model=ScriptedModel(turns=[acts, "restarted"], by_history=True),
+    )
+    hands = says("", call("delegate", {"specialist": "operator", "task": "restart it"}, id="d"))
+    return build_supervisor(
+        ScriptedModel(turns=[hands, "the operator did it"], by_history=True), [operator], name="shop"
+    )

@@ -193,3 +193,16 @@ def test_a_list_of_tokens_that_is_none_is_refused(text, said):
 def test_a_file_of_tokens_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(UsageError, match="cannot be read"):
         tokens_of_file(str(tmp_path / "none"))
+
+
+def test_c85_a_page_behind_a_proxy_is_known_by_the_name_that_was_allowed(serve):
+    access = access_for("127.0.0.1", tokens=TOKENS, person=None, names=("ops.example",))
+    api = serve(served_app.plain, access=access).api(WANG)
+    for origin, status in (
+        ("https://ops.example", 201),
+        ("https://evil.example", 403),
+        ("http://localhost:3000", 403),
+    ):
+        headers = {"Origin": origin, "Host": "127.0.0.1:8321"}
+        assert api.post("/runs", json={"message": "go"}, headers=headers).status_code == status, origin
+    assert api.get("/me", headers={"Host": "ops.example"}).status_code == 200

@@ -1,8 +1,11 @@
 """The server over real HTTP: runs, answers, what is refused and how it says so."""
 
 import json
+import socket
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -10,9 +13,11 @@ from openapi_spec_validator import validate
 from server import served_app
 from server.conftest import JSON, frames, told, until
 
+from adjourn.checkpoints import family
 from adjourn.checkpoints.errors import NotAllowed
 from adjourn.checkpoints.lifecycle import StopReason
 from adjourn.graph import Limits, build_react
+from adjourn.graph.cli import main
 from adjourn.graph.server import Bounds
 from adjourn.graph.server.openapi import description
 from adjourn.nodes import ScriptedModel
@@ -295,3 +300,39 @@ def test_health_and_the_page_need_nobody(serve):
     )
     problem(api.get("/assets/../app.py"), 404, "not_found")
     problem(api.get("/assets/%2e%2e/app.py"), 404, "not_found")
+
+
+def test_c82_a_question_inside_a_specialist_is_shown_and_answered_at_the_run_above_it(serve):
+    served = serve(served_app.team)
+    api = served.api()
+    run = api.start()
+    (question,) = run["interrupts"]
+    assert (run["status"], question["path"], question["tool"]) == ("interrupted", "operator", "restart")
+    (asked,) = api.get("/inbox").json()["questions"]
+    assert (asked["run_id"], asked["question"], asked["may_answer"]) == (run["id"], question, True)
+    assert [one["id"] for one in api.get("/runs").json()["runs"]] == [run["id"]]
+    done = api.answer(run, {"action": "approve"})
+    assert (done["status"], done["answer"]) == ("finished", "the operator did it")
+    below = served.runner.database.read(lambda connection: family.below(connection, run["id"]))
+    assert [api.get(f"/runs/{one}").json()["started_by"] for one in below] == ["wang"]
+    assert [one["type"] for one in api.stored(below[0])][-1] == "run_finished"
+
+
+def test_without_its_packages_the_command_says_what_to_install(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "sse_starlette", None)
+    assert main(["serve", "--app", "nothing.py:x"]) == 2
+    assert "adjourn[server]" in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_said_in_one_line(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    Path("app.py").write_text(Path(served_app.__file__).read_text())
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        assert main(["serve", "--app", "app.py:plain", "--port", port]) == 2
+    said = capsys.readouterr().err
+    assert f"port {port}" in said
+    assert len(said.splitlines()) == 1

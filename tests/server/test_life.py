@@ -1,6 +1,5 @@
 """The server's own life: it is told to go, it is killed, it comes back; runs lose nothing (C-36, C-91)."""
 
-import os
 import signal
 import threading
 
@@ -90,14 +89,11 @@ def test_told_to_go_the_server_ends_the_step_and_hands_the_run_back(process, how
     with Api(server.url) as api:
         run = api.start(wait_s=0)
         server.wait_in("check")
-    ending = threading.Thread(target=lambda: ended.append(server.end(how)))
-    ended: list[int] = []
-    ending.start()
+    server.tell(how)
     with Api(server.url) as api:
         until(lambda: refuses(api))
     server.let_go("check")
-    ending.join(60)
-    assert ended == [0]
+    assert server.wait() == 0
     assert server.errors.read_text() == ""
     with Runner(served_app.plain(), f"sqlite:///{tmp_path / 'adjourn.db'}") as looking:
         left = looking.get_sync(run["id"])
@@ -123,15 +119,11 @@ def test_told_twice_the_server_goes_at_once_and_its_run_is_taken_over_after_its_
     with Api(server.url) as api:
         run = api.start(wait_s=0)
         server.wait_in("check")
-    ended: list[int] = []
-    ending = threading.Thread(target=lambda: ended.append(server.end()))
-    pid = server.pid
-    ending.start()
+    server.tell()
     with Api(server.url) as api:
         until(lambda: refuses(api))
-    os.kill(pid, signal.SIGTERM)
-    ending.join(60)
-    assert ended == [0]
+    server.tell()
+    assert server.wait() == 0
     server.let_go("check")
     with Runner(served_app.plain(), f"sqlite:///{tmp_path / 'adjourn.db'}") as looking:
         assert looking.get_sync(run["id"]).status == "running"  # left, not cancelled

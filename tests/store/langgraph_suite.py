@@ -28,17 +28,26 @@ WANTED = ("syrupy", "pytest-mock", "redis", "pycryptodome")
 OURS = "ADJOURN_IN_LANGGRAPH_TESTS"
 
 
+# What an application does for its own classes, so that loading restores them.
+CLASSES = (
+    ("tests.agents", "AgentAction"),
+    ("tests.agents", "AgentFinish"),
+    ("tests.test_pydantic", "FunctionalState"),
+)
+
+
 @contextmanager
 def opened() -> Iterator[SQLAlchemySaver]:
     """This saver, where the tests want a SqliteSaver."""
-    with SQLAlchemySaver("sqlite://") as saver:
+    types = [getattr(sys.modules[module], name) for module, name in CLASSES if module in sys.modules]
+    with SQLAlchemySaver("sqlite://", types=types) as saver:
         yield saver
 
 
 @asynccontextmanager
 async def aopened() -> AsyncIterator[SQLAlchemySaver]:
     """This saver, where the tests want an AsyncSqliteSaver."""
-    with SQLAlchemySaver("sqlite://") as saver:
+    with opened() as saver:
         yield saver
 
 

@@ -21,6 +21,7 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from langchain_core.agents import AgentAction, AgentActionMessageLog, AgentFinish, AgentStep
 from langchain_core.documents import Document
 from langchain_core.messages import (
     AIMessage,
@@ -171,6 +172,10 @@ def test_plain_json_is_stored_as_plain_json() -> None:
         Overwrite(value=[1]),
         _DeltaSnapshot([HumanMessage("x", id="1")]),
         Document("text", metadata={"n": (1,)}),
+        AgentAction("search", {"q": 1}, "log"),
+        AgentActionMessageLog(tool="search", tool_input="q", log="log", message_log=[AIMessage("x", id="1")]),
+        AgentFinish({"answer": 1}, "log"),
+        AgentStep(action=AgentAction("search", "q", "log"), observation=[1]),
         RemoveMessage(id="x"),
         SecretStr("hidden"),
         [HumanMessage("x", id="1"), 5],

@@ -138,3 +138,11 @@ def test_c58_retry_after_is_respected_within_the_time_of_the_run():
     assert wait_before_s(error, 1, 7.0) is None
     assert wait_before_s(Status(500), 1, 0.01) is None
     assert wait_before_s(Status(429, {"Retry-After": "inf"}), 1, None) < 1.0  # no number of seconds
+
+
+def test_c53_input_that_the_provider_keeps_for_later_has_its_own_price() -> None:
+    usage = Usage(input_tokens=1_000, output_tokens=100, cached_tokens=400, cache_write_tokens=200)
+    assert Price(3, 15, cached=0.3, cache_write=3.75).of(usage) == pytest.approx(
+        (400 * 3 + 400 * 0.3 + 200 * 3.75 + 100 * 15) / 1_000_000
+    )
+    assert Price(3, 15).of(usage) == pytest.approx((1_000 * 3 + 100 * 15) / 1_000_000)

@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langchain_core.messages import ToolMessage
 
 from adjourn.graph import Limits
@@ -76,7 +78,9 @@ class Run:
         for one in batch:
             refused = judge.refused(one) if one in runs else None
             one["state"] = refused.state.value if refused else becomes
-            one["observation"] = refused.observation if refused else json.dumps({"ok": True, "data": one["arguments"]})
+            one["observation"] = (
+                refused.observation if refused else json.dumps({"ok": True, "data": one["arguments"]})
+            )
             if one not in runs:
                 outcome = judge.of_copy(one, batch)
                 one["state"], one["observation"] = outcome.state.value, outcome.observation
@@ -134,7 +138,9 @@ def test_c54_a_write_since_makes_it_a_new_call():
     run.asks(("look", "a"))
     assert run.asks(("put", "x")) == ["ok"]
     assert run.asks(("look", "a")) == ["ok"]
-    assert run.asks(("put", "y"), becomes="unknown") == ["unknown"]  # it was started: nobody knows what it did
+    assert run.asks(("put", "y"), becomes="unknown") == [
+        "unknown"
+    ]  # it was started: nobody knows what it did
     assert run.asks(("look", "a")) == ["ok"]
     assert run.asks(("put", "z"), becomes="denied") == ["denied"]  # it never was
     assert run.asks(("look", "a")) == ["repeated"]
@@ -266,3 +272,29 @@ def test_c53_steps_that_fail_are_counted_and_what_did_not_run_counts_neither_way
     run.counters["fails_in_row"] = 1
     run.judge().end_step([call("look", state=state) for state in states])
     assert run.counters["fails_in_row"] == counts
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["look", "put"]), st.sampled_from("abc"), st.sampled_from(["ok", "ok", "failed"])),
+    max_size=40,
+)
+
+
+@given(STEPS)
+def test_c54_in_any_run_a_call_is_a_repetition_exactly_when_the_contract_says_so(steps):
+    """Told from the whole story at each step, by an oracle that keeps no log."""
+    run = Run(breaker=None)
+    story: list[tuple[str, str, str]] = []  # what really ran
+    asked: list[tuple[str, str]] = []
+    for name, what, becomes in steps:
+        since = max((place for place, one in enumerate(story) if one[0] == "put"), default=0)
+        repeats = (name, what, "ok") in story[since:]
+        (state,) = run.asks((name, what), becomes=becomes)
+        goes_round = comes_round(asked[-64:], (name, what), 3)  # type: ignore[arg-type, list-item]
+        assert (state == "repeated") == (repeats or goes_round)
+        asked.append((name, what))
+        if state != "repeated":
+            story.append((name, what, state))
+        if repeats and asked.count((name, what)) >= 3 and since == 0 and story[0][0] != "put":
+            break  # it may have looped by now: a real run would have ended
+    assert run.looped or all(asked.count(one) < 3 or one in [s[:2] for s in story] for one in asked)

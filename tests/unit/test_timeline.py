@@ -10,8 +10,10 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from adjourn.checkpoints.database import format_time
+from adjourn.checkpoints.lifecycle import StopReason
 from adjourn.checkpoints.records import AuditRow, CallRow, Interrupt, RunRow, StepRow
 from adjourn.graph.captions import CAPTIONS, caption, length
 from adjourn.graph.cli.bars import show_bars
@@ -21,6 +23,7 @@ from adjourn.graph.page import MOST, run_page
 from adjourn.graph.picture import COLOURS, safe, svg
 from adjourn.graph.run import Run
 from adjourn.graph.timeline import Kind, Timeline, timeline
+from adjourn.graph.why import why
 
 BEGAN = datetime(2026, 11, 30, 10, 0, tzinfo=UTC)
 DAY = 86_400_000
@@ -88,6 +91,7 @@ def run_of(
     steps: Sequence[StepRow] = (),
     calls: Sequence[CallRow] = (),
     questions: Sequence[Interrupt] = (),
+    /,
     **row: Any,
 ) -> Run:
     values: dict[str, Any] = {
@@ -288,6 +292,56 @@ def test_every_caption_is_there_in_both_languages_with_the_same_values() -> None
         assert set(re.findall(r"{(\w+)}", texts["en"])) == set(re.findall(r"{(\w+)}", texts["zh"])), key
 
 
+# -- why
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("reason", list(StopReason))
+def test_c52_every_stop_reason_has_a_sentence(reason: StopReason, language: str) -> None:
+    calls = [
+        call_row(1, 0, 0, 5, digest="a", outcome="failed", error_code="timeout"),
+        call_row(2, 0, 5, 9, digest="a", outcome="failed", error_code="timeout"),
+    ]
+    status = "cancelled" if reason is StopReason.CANCELLED else "finished"
+    run = run_of(
+        [], calls, stop_reason=reason.value, status=status, steps=2, ended_at=at(250_000), active_ms=1_500
+    )
+    told = why(run, language, at(0))
+    assert not re.search(r"[{}]|None", told.replace('{"q": "x"}', ""))
+    assert (
+        told
+        == {
+            **dict.fromkeys(StopReason, told),
+            StopReason.TIMEOUT: caption("why.timeout", language, active="1.5", wall="4 min 10 s"),
+            StopReason.TOO_MANY_FAILS: caption(
+                "why.too_many_fails", language, steps=2, calls="search (timeout) ×2"
+            ),
+            StopReason.LOOP_DETECTED: caption("why.loop_detected", language, calls='search {"q": "x"} ×2'),
+        }[reason]
+    )
+
+
+def test_a_success_ends_the_row_of_failures() -> None:
+    calls = [
+        call_row(1, 0, 0, 5, outcome="failed", error_code="timeout"),
+        call_row(2, 0, 5, 9),
+        call_row(3, 0, 9, 12, outcome="failed", error_code="tool_error"),
+        call_row(3, 1, None, 12, outcome="skipped"),
+    ]
+    told = why(run_of([], calls, stop_reason="too_many_fails"), "en", at(0))
+    assert told == "Every call failed, 1 steps in a row: search (tool_error)."
+
+
+def test_what_a_run_that_goes_on_is_doing() -> None:
+    working = {"status": "running", "stop_reason": None, "lease_owner": "host:7"}
+    assert why(run_of(**working, lease_until=at(9)), "en", at(5)) == "It is at work, driven by host:7."
+    assert "nobody has driven it since 2026-11-30 10:00:03Z" in why(
+        run_of(**working, lease_until=at(3_000)), "en", at(5_000)
+    )
+    failed = run_of(status="failed", stop_reason=None, error={"class": "ModelFailed", "message": "no key"})
+    assert why(failed, "en", at(0)) == "It gave up and can be resumed: ModelFailed: no key"
+
+
 # -- on a terminal
 
 
@@ -313,3 +367,13 @@ def test_bars_join_what_ran_together(capsys: pytest.CaptureFixture[str]) -> None
     calls = [call_row(1, number, 0, 5, tool=f"t{number}") for number in range(3)]
     lines = bars(timeline(run_of([], calls), at(9)), capsys)
     assert [line[0] for line in lines if " t" in line[:4]] == ["┌", "├", "└"]
+
+
+def test_names_of_any_script_keep_the_bars_in_line(capsys: pytest.CaptureFixture[str]) -> None:
+    calls = [
+        call_row(1, 0, 0, 5, tool="查询日志"),
+        call_row(1, 1, 0, 5, tool="search"),
+        call_row(1, 2, 0, 5, tool="长" * 40),
+    ]
+    lines = [line for line in bars(timeline(run_of([], calls), at(9)), capsys) if "ok" in line]
+    assert len({cell_len(line.split("█")[0]) for line in lines}) == 1

@@ -39,7 +39,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class Wait:
-    """Nothing is sent until the test has set `event`, for five seconds at most."""
+    """Nothing is sent until the test has set `event`; after five seconds the connection breaks."""
 
     event: threading.Event
 

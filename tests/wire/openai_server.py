@@ -149,7 +149,8 @@ async def _events(reply: Reply) -> AsyncIterator[str]:
             case Pause(seconds):
                 await asyncio.sleep(seconds)
             case Wait(event):
-                await asyncio.to_thread(event.wait, 5)
+                if not await asyncio.to_thread(event.wait, 5):
+                    raise Broken
             case Line(text):
                 yield text
             case Chunk(data):

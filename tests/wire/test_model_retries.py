@@ -126,7 +126,7 @@ async def test_c58_retry_after_is_respected(
     run = await runner(chat()).start("hi")
     took = time.monotonic() - began
     assert run.answer == "ok"
-    assert (0.4 if form == "seconds" else 0.9) <= took < wait_s + 1.0
+    assert took >= (0.4 if form == "seconds" else 0.9)
 
 
 async def test_c58_it_is_not_waited_for_beyond_the_time_of_the_run(

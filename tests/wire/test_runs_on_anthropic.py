@@ -1,6 +1,8 @@
 """Whole runs through langchain-anthropic's client, and threads that change their provider (S2, C-13)."""
 
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,11 @@ class Wires:
         return self.made[-1]
 
 
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adjourn.nodes.model_errors.BACKOFF_S", 0.0)
+
+
 @pytest.fixture
 async def wires(tmp_path: Path) -> AsyncIterator[Wires]:
     one = Wires(tmp_path)
@@ -69,7 +76,12 @@ async def test_s2_the_same_through_anthropic(
             uses("toolu_a", "search_resource", RESOURCE[:9], RESOURCE[9:]),
             uses("toolu_b", "list_runbooks"),
             stop="tool_use",
-            usage={"input_tokens": 20, "output_tokens": 9, "cache_read_input_tokens": 5},
+            usage={
+                "input_tokens": 20,
+                "output_tokens": 9,
+                "cache_read_input_tokens": 5,
+                "cache_creation_input_tokens": 3,
+            },
         ),
         answers(says("先查", "依赖，", "再回滚。")),
         answers(says("要审批。")),
@@ -78,7 +90,9 @@ async def test_s2_the_same_through_anthropic(
     events = [event async for event in runner.stream(QUESTION, thread_id="t")]
     run = await runner.get(events[0].run_id)
     assert (run.status, run.stop_reason, run.answer) == ("finished", "answered", "先查依赖，再回滚。")
-    assert (run.row.steps, run.row.input_tokens, run.row.output_tokens) == (2, 26, 10)
+    assert (run.row.steps, run.row.input_tokens, run.row.output_tokens) == (2, 29, 10)
+    first = run.steps[0]
+    assert (first.input_tokens, first.cached_tokens, first.cache_write_tokens) == (28, 5, 3)
     told = [(one.word, one.call_id) for one in events if one.word in ("tool_call", "tool_result")]
     assert told == [
         ("tool_call", "toolu_a"),
@@ -283,9 +297,8 @@ async def test_c13_a_paused_turn_that_says_nothing_is_left_out_for_others(
     ],
 )
 async def test_c10_c58_c66_a_broken_stream_is_asked_for_again_and_its_text_voided(
-    wires: Wires, anthropic: AnthropicServer, claude: Claude, broken: Any, monkeypatch: pytest.MonkeyPatch
+    wires: Wires, anthropic: AnthropicServer, claude: Claude, broken: Any
 ) -> None:
-    monkeypatch.setattr("adjourn.nodes.model_errors.BACKOFF_S", 0.0)
     anthropic.replies += [broken, answers(says("whole"))]
     runner = wires.runner(claude())
     events = [event async for event in runner.stream(QUESTION)]
@@ -302,3 +315,85 @@ async def test_c11_a_refusal_without_a_word_is_an_answer(
     run = await wires.runner(claude()).start(QUESTION)
     assert (run.status, run.stop_reason) == ("finished", "answered")
     assert run.answer == "模型拒绝回答。"
+
+
+async def test_c13_a_search_that_waits_for_our_tools_goes_back_open_and_is_answered_later(
+    wires: Wires, anthropic: AnthropicServer, claude: Claude
+) -> None:
+    """The provider runs its own tool when the results of ours are there, and says so in its next turn."""
+    searched = uses("srvtoolu_1", "web_search", '{"query":"5xx"}', kind="server_tool_use")
+    anthropic.replies += [
+        answers(says("Both."), searched, uses("toolu_a", "list_runbooks"), stop="tool_use"),
+        answers(whole(type="web_search_tool_result", **RESULT), says("找到了。")),
+        answers(says("是。")),
+    ]
+    runner = wires.runner(claude())
+    assert (await runner.start(QUESTION, thread_id="t")).answer == "找到了。"
+    assert (await runner.start("确定吗？", thread_id="t")).answer == "是。"
+    for request in anthropic.requests[1:]:
+        assert kinds(request.messages[1]) == ["text", "server_tool_use", "tool_use"]
+    assert kinds(anthropic.requests[2].messages[3]) == ["web_search_tool_result", "text"]
+
+
+async def test_c13_c15_a_search_that_nobody_answered_is_left_out(
+    wires: Wires, anthropic: AnthropicServer, claude: Claude
+) -> None:
+    searched = uses("srvtoolu_1", "web_search", '{"query":"5xx"}', kind="server_tool_use")
+    anthropic.replies += [
+        answers(says("我查。"), searched, stop="pause_turn"),
+        fails(401),
+        answers(says("好。")),
+    ]
+    runner = wires.runner(claude())
+    assert (await runner.start(QUESTION, thread_id="t")).status == "failed"
+    assert (await runner.start("算了", thread_id="t")).answer == "好。"
+    assert [kinds(one) for one in anthropic.requests[2].messages] == [["text"]] * 3
+
+
+async def test_c13_a_fallback_of_another_provider_takes_the_same_thread(
+    wires: Wires, server: OpenAIServer, anthropic: AnthropicServer, chat: Chat, claude: Claude, tmp_path: Path
+) -> None:
+    anthropic.replies += [
+        answers(thinks("hm"), uses("toolu_a", "list_runbooks"), stop="tool_use"),
+        *[fails(529)] * 3,
+    ]
+    server.replies.append(streams("好。"))
+    graph = build_react(claude(), [list_runbooks], fallbacks=[chat()])
+    runner = Runner(graph, f"sqlite:///{tmp_path / 'b.db'}")
+    run = await runner.start(QUESTION)
+    runner.close()
+    assert (run.status, run.answer) == ("finished", "好。")
+    sent = server.requests[0].messages
+    assert [one["role"] for one in sent] == ["user", "assistant", "tool"]
+    assert set(sent[1]) == {"role", "content", "tool_calls"}
+
+
+TWO_LOOPS = """
+import asyncio, sys
+from langchain_anthropic import ChatAnthropic
+from adjourn.graph import Runner, build_react
+from adjourn.nodes import approve, tool
+
+@tool(effect="write", confirm="Restart {service}?")
+def restart(service: str) -> str:
+    "Restart."
+    return "ok"
+
+model = ChatAnthropic(model="claude-scripted", base_url=sys.argv[2], api_key="x", max_retries=0)
+runner = Runner(build_react(model, [restart]), sys.argv[1])
+for _ in range(2):
+    run = asyncio.run(runner.start("go"))
+    run = runner.resume_sync(run.id, {run.interrupts[0].id: approve()})
+    print(run.status, run.answer, run.error)
+runner.close()
+"""
+
+
+def test_c43_a_script_may_use_several_event_loops_with_anthropic_too(
+    anthropic: AnthropicServer, tmp_path: Path
+) -> None:
+    ask = answers(uses("q", "restart", '{"service":"pay"}'), stop="tool_use")
+    anthropic.replies += [ask, answers(says("one")), ask, answers(says("two"))]
+    command = [sys.executable, "-c", TWO_LOOPS, f"sqlite:///{tmp_path / 'a.db'}", anthropic.url]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["finished one None", "finished two None"]

@@ -18,6 +18,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
+from langchain_core.agents import AgentAction, AgentActionMessageLog, AgentFinish, AgentStep
 from langchain_core.documents import Document
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.store.base import Item
@@ -121,6 +122,10 @@ _fields("command", Command, "graph", "update", "resume", "goto")
 _fields("overwrite", Overwrite, "value")
 _fields("delta_snapshot", _DeltaSnapshot, "value")
 _fields("document", Document, "id", "page_content", "metadata")
+_fields("agent_action", AgentAction, "tool", "tool_input", "log")
+_fields("agent_action_log", AgentActionMessageLog, "tool", "tool_input", "log", "message_log")
+_fields("agent_finish", AgentFinish, "return_values", "log")
+_fields("agent_step", AgentStep, "action", "observation")
 _fields("item", Item, "value", "key", "namespace", "created_at", "updated_at")
 
 

@@ -134,18 +134,18 @@ def checkpoints_of(
     *,
     before: str | None = None,
     limit: int | None = None,
-) -> list[str]:
-    """Ids of the checkpoints of one run, newest first: those whose state names it.
+) -> dict[str, int]:
+    """The checkpoints of one run, newest first, with LangGraph's number of each: those whose state names the run.
 
     `before`: only older ones than this checkpoint. `limit` None: all.
     """
-    found: list[str] = []
+    found: dict[str, int] = {}
     readers: dict[int, ThreadReader] = {}
-    for thread, checkpoint_id, channels in _rows(connection, thread_id, before):
+    for thread, checkpoint_id, number, channels in _rows(connection, thread_id, before):
         reader = readers.setdefault(thread, ThreadReader(connection, thread, codec))
         reference = reader.references(channels, checkpoint_id).get("run_id")
         if reference is not None and reader.channel(reference, checkpoint_id) == run_id:
-            found.append(checkpoint_id)
+            found[checkpoint_id] = number
         elif found:
             break  # runs of a thread come one after the other: the rest is of older ones
         if len(found) == limit:
@@ -153,12 +153,12 @@ def checkpoints_of(
     return found
 
 
-def _rows(connection: Connection, thread_id: str, before: str | None) -> Iterator[tuple[int, str, str]]:
+def _rows(connection: Connection, thread_id: str, before: str | None) -> Iterator[tuple[int, str, int, str]]:
     tree = threads.join(namespaces, namespaces.c.thread == threads.c.id).join(
         checkpoints, checkpoints.c.namespace == namespaces.c.id
     )
     query = (
-        sa.select(threads.c.id, checkpoints.c.checkpoint_id, checkpoints.c.channels)
+        sa.select(threads.c.id, checkpoints.c.checkpoint_id, checkpoints.c.step, checkpoints.c.channels)
         .select_from(tree)
         .where(
             threads.c.thread_id == thread_id,
@@ -172,7 +172,7 @@ def _rows(connection: Connection, thread_id: str, before: str | None) -> Iterato
         page = query if before is None else query.where(checkpoints.c.checkpoint_id < before)
         rows = connection.execute(page).all()
         for row in rows:
-            yield row[0], row[1], row[2]
+            yield row[0], row[1], row[2], row[3]
         if len(rows) < PAGE:
             return
         before = rows[-1][1]

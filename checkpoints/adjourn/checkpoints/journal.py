@@ -523,28 +523,3 @@ def read_interrupts(
         statement = statement.where(interrupts.c.state == state.value)
     ordered = statement.order_by(interrupts.c.step, interrupts.c.created_at, interrupts.c.position)
     return [Interrupt.of(row) for row in connection.execute(ordered).mappings()]
-
-
-def open_questions(connection: Connection, graph: str, *, limit: int) -> list[tuple[RunRow, Interrupt]]:
-    """The open questions of a graph's waiting runs with the runs that ask, the oldest first.
-
-    A question inside a run that works for another one is shown by the run at the root.
-    """
-    waiting = (
-        select(interrupts.c.id, runs.c.id.label("asks"))
-        .join(runs, runs.c.id == interrupts.c.run_id)
-        .where(
-            interrupts.c.state == InterruptState.OPEN.value,
-            runs.c.status == RunStatus.INTERRUPTED.value,
-            runs.c.graph == graph,
-            runs.c.parent_run_id.is_(None),
-        )
-        .order_by(interrupts.c.created_at, interrupts.c.run_id, interrupts.c.position)
-        .limit(limit)
-    )
-    ids = {row.id: row.asks for row in connection.execute(waiting)}
-    asking = select(runs).where(runs.c.id.in_(set(ids.values())))
-    by_id = {row["id"]: RunRow.of(row) for row in connection.execute(asking).mappings()}
-    asked = select(interrupts).where(interrupts.c.id.in_(ids))
-    questions = {row["id"]: Interrupt.of(row) for row in connection.execute(asked).mappings()}
-    return [(by_id[run_id], questions[one]) for one, run_id in ids.items()]

@@ -62,13 +62,23 @@ def lease_end(lease_s: float) -> str:
     return format_time(datetime.now(UTC) + timedelta(seconds=lease_s))
 
 
-def claim(connection: Connection, run_id: str, event: RunEvent, *, owner: str, lease_s: float) -> int:
+def claim(
+    connection: Connection,
+    run_id: str,
+    event: RunEvent,
+    *,
+    owner: str,
+    lease_s: float,
+    at_once: bool = False,
+) -> int:
     """Become the owner of a run and give the fence to carry. One of several claimants wins.
 
+    `at_once`: by `RECOVER` too before its lease has run out; for who owns the run that it works for, and so knows
+    that its owner is gone.
     `GO_ON` takes an interrupted run, `RETRY` a failed one, `RECOVER` a running one whose lease ran out.
     Raises `RunNotFound`, `RunBusy` when somebody drives it, `NotResumable` when its status does not allow it.
     """
-    statement = _claim_expired if event is RunEvent.RECOVER else _claim
+    statement = _claim_expired if event is RunEvent.RECOVER and not at_once else _claim
     values = {
         "run_id": run_id,
         "from_": [one.value for one in sources(RUN_MOVES, event)],
@@ -106,6 +116,19 @@ def release(connection: Connection, run_id: str, fence: int, *, active_ms: int) 
     mine = (runs.c.id == run_id, runs.c.fence == fence, runs.c.status == RunStatus.RUNNING.value)
     if connection.execute(update(runs).where(*mine).values(free)).rowcount != 1:
         raise LeaseLost(run_id, fence)
+
+
+def suspend(connection: Connection, run_id: str) -> None:
+    """Take a run that works from its owner, whose next write is refused; it waits then, for whoever ends it."""
+    taken = {
+        "status": RunStatus.INTERRUPTED.value,
+        "fence": runs.c.fence + 1,
+        "lease_owner": None,
+        "lease_until": None,
+        "updated_at": now(),
+    }
+    works = (runs.c.id == run_id, runs.c.status == RunStatus.RUNNING.value)
+    connection.execute(update(runs).where(*works).values(taken))
 
 
 def hold(connection: Connection, run_id: str, fence: int) -> None:

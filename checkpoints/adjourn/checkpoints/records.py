@@ -107,7 +107,7 @@ class RunRow(_Row):
 class StepRow(_Row):
     """One model call. `latency_ms` is from the request to the end signal; tokens are None if not told.
 
-    `cached_tokens` are part of the input, `reasoning_tokens` of the output.
+    `cached_tokens` and `cache_write_tokens` are part of the input, `reasoning_tokens` of the output.
     """
 
     run_id: str
@@ -119,6 +119,7 @@ class StepRow(_Row):
     input_tokens: int | None
     output_tokens: int | None
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
     cost: float = 0.0
     calls: int

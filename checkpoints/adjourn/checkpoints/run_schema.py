@@ -127,6 +127,7 @@ steps = Table(
     Column("input_tokens", Integer),
     Column("output_tokens", Integer),
     Column("cached_tokens", Integer, comment="of the input: what the provider had computed before"),
+    Column("cache_write_tokens", Integer, comment="of the input: what the provider kept for later"),
     Column("reasoning_tokens", Integer, comment="of the output"),
     Column("cost", Float, nullable=False, server_default="0", comment="by the app's price table"),
     Column("calls", Integer, nullable=False),

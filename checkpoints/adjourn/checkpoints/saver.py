@@ -73,6 +73,12 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
                 self.register(found)
         return self
 
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        """Versions are counted; those that another saver wrote as text are counted on as text."""
+        if isinstance(current, str):  # 00000000000000000000000000000002.0.4837
+            return f"{int(current.partition('.')[0]) + 1:032}.0"
+        return super().get_next_version(current, channel)
+
     def setup(self) -> None:
         """Create the tables. Called by the first transaction anyhow."""
         self.database.setup()

@@ -102,6 +102,7 @@ SELECT
     s.input_tokens,
     s.output_tokens,
     s.cached_tokens,
+    s.cache_write_tokens,
     s.reasoning_tokens,
     s.cost,
     s.calls,

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from adjourn.graph.run import Run
     from adjourn.graph.runner import Runner
     from adjourn.graph.serial import build_serial
+    from adjourn.graph.supervisor import Specialist, build_supervisor
     from adjourn.nodes.guards import Limits
 
-__all__ = ["Limits", "Run", "Runner", "build_react", "build_serial"]
+__all__ = ["Limits", "Run", "Runner", "Specialist", "build_react", "build_serial", "build_supervisor"]
 
 _HOMES = {
     "Limits": "adjourn.nodes.guards",
@@ -22,6 +23,8 @@ _HOMES = {
     "Runner": "adjourn.graph.runner",
     "build_react": "adjourn.graph.react",
     "build_serial": "adjourn.graph.serial",
+    "build_supervisor": "adjourn.graph.supervisor",
+    "Specialist": "adjourn.graph.supervisor",
 }
 
 

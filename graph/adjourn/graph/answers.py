@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import journal, leases, settling
+from adjourn.checkpoints import family, journal, leases, settling
 from adjourn.checkpoints.errors import AlreadyAnswered, Expired, InterruptNotFound, NotResumable, RunBusy
 from adjourn.checkpoints.events import Event, InterruptAnswered
 from adjourn.checkpoints.lifecycle import InterruptState, InterruptType, RunEvent, RunStatus
@@ -60,7 +60,7 @@ def accept(
     answers: Mapping[str, Any],
     *,
     by: str | None,
-    checks: Checks,
+    checks: Mapping[str, Checks],
     owner: str,
     lease_s: float,
 ) -> list[Event]:
@@ -68,19 +68,26 @@ def accept(
 
     Gives the events of the answers. The run is then `running` and the caller's, or still `interrupted`.
 
+    The questions are those of the run and of the runs below it; `checks` are by the run that asks.
     A yes that is one of several that are needed is kept, and its question stays open.
 
     Raises `InvalidAnswer`, `AlreadyAnswered`, `Expired`, `InterruptNotFound`, `RunBusy`, `NotResumable`.
     """
     run = journal.lock_run(connection, run_id)
-    asked = {one.id: one for one in journal.read_interrupts(connection, run_id)}
+    asked = {one.id: one for one in family.read_interrupts(connection, run_id)}
     given = [_asked(run, asked, one) for one in answers]
     for question in given:
-        checks.check(question, answers[question.id])
-    stored = {one.id: checks.stored(one, answers[one.id]) for one in given}
+        checks[question.run_id].check(question, answers[question.id])
+    stored = {one.id: checks[one.run_id].stored(one, answers[one.id]) for one in given}
     states = {one.id: _take(connection, one, stored[one.id], by=by) for one in given}
-    told = [_answered(run, one, checks.shown(stored[one.id]), by, states[one.id]) for one in given]
-    events = journal.append_events(connection, run_id, told)
+    events: list[Event] = []
+    for of in dict.fromkeys(one.run_id for one in given):
+        told = [
+            _answered(one, checks[of].shown(stored[one.id]), by, states[one.id])
+            for one in given
+            if one.run_id == of
+        ]
+        events += journal.append_events(connection, of, told)
     if InterruptState.OPEN not in [states.get(one.id, one.state) for one in asked.values()]:
         leases.claim(connection, run_id, RunEvent.GO_ON, owner=owner, lease_s=lease_s)
     return events
@@ -128,11 +135,11 @@ def to_question(row: Interrupt) -> Question:
 
 
 def _answered(
-    run: RunRow, question: Interrupt, answer: Any, by: str | None, state: InterruptState
+    question: Interrupt, answer: Any, by: str | None, state: InterruptState
 ) -> InterruptAnswered:
     return InterruptAnswered(
-        run_id=run.id,
-        path=run.path,
+        run_id=question.run_id,
+        path=question.path,
         step=question.step,
         interrupt_id=question.id,
         call_id=question.call_id,

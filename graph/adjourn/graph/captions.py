@@ -11,8 +11,8 @@ CAPTIONS: dict[str, dict[str, str]] = {
         "zh": "时间用完：已工作 {active} 秒，距开始已过 {wall}。",
     },
     "why.too_many_fails": {
-        "en": "In its last {steps} steps with calls, all of them failed: {calls}.",
-        "zh": "最近 {steps} 个有调用的步骤全部失败：{calls}。",
+        "en": "Every call failed, {steps} steps in a row: {calls}.",
+        "zh": "连续 {steps} 步的调用全部失败：{calls}。",
     },
     "why.loop_detected": {
         "en": "It asked for the same again and again: {calls}.",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import journal, settling
+from adjourn.checkpoints import family, journal, leases, settling
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.events import Event, RunFinished
 from adjourn.checkpoints.lifecycle import (
@@ -43,6 +43,8 @@ def close_waiting(
     """
     told = expire(connection, run_id)
     run = journal.lock_run(connection, run_id)
+    if run.status in (RunStatus.INTERRUPTED, RunStatus.FAILED):
+        told += close_below(connection, run_id, event, by=by, masker=masker)
     if run.status not in (RunStatus.INTERRUPTED, RunStatus.FAILED):
         return []
     reason, closed, code = _CLOSED[event]
@@ -64,6 +66,17 @@ def close_waiting(
     journal.leave_waiting(connection, run.id, event, reason)
     journal.write_audit(connection, run.id, reason.value, by=by)
     return [*told, *journal.append_events(connection, run.id, [*facts, ended])]
+
+
+def close_below(
+    connection: Connection, run_id: str, event: RunEvent, *, by: str | None, masker: Masker | None = None
+) -> list[Event]:
+    """End every run below one that ends. One that still works has lost its owner, and is taken from it."""
+    told: list[Event] = []
+    for one in family.live_below(connection, run_id):
+        leases.suspend(connection, one)
+        told += close_waiting(connection, one, event, by=by, masker=masker)
+    return told
 
 
 def _outcome(

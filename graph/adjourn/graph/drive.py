@@ -7,7 +7,7 @@ checkpoint together, never by LangGraph's `next` (F-33). While it works, the lea
 import asyncio
 import logging
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, cast
 
@@ -16,8 +16,9 @@ from langgraph.errors import GraphDrained, is_invalid_resume
 from langgraph.runtime import RunControl
 from langgraph.types import Command
 from langgraph.types import Interrupt as Pending
+from sqlalchemy import Connection
 
-from adjourn.checkpoints import journal, leases
+from adjourn.checkpoints import family, journal, leases
 from adjourn.checkpoints.database import Database, now
 from adjourn.checkpoints.errors import AdjournError, LeaseLost
 from adjourn.checkpoints.events import LoopInterrupt, RunFailed, RunFinished
@@ -32,11 +33,14 @@ from adjourn.checkpoints.lifecycle import (
 from adjourn.checkpoints.records import RunRow
 from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.graph import starts
+from adjourn.graph.children import Working
+from adjourn.graph.closing import close_below
 from adjourn.graph.pending import answers_to, asked_again, custom, is_ours
 from adjourn.graph.react import Graph
 from adjourn.graph.run_log import Before, Listener, RunLog
 from adjourn.graph.tracing import traced
 from adjourn.nodes.clock import Clock
+from adjourn.nodes.delegation import Gate
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.run_context import RUN_KEY, Cancel, RunContext
 from adjourn.nodes.sealing import Keyring
@@ -62,6 +66,8 @@ class Drive:
         lease_s: float,
         masker: Masker,
         keyring: Keyring,
+        working: Working | None = None,
+        gate: Gate | None = None,
     ) -> None:
         self._database = database
         self._graph = graph
@@ -72,6 +78,8 @@ class Drive:
         self._lease_s = lease_s
         self._masker = masker
         self._keyring = keyring
+        self._working = working
+        self._gate = gate
         self._clock = Clock(run.active_ms)
 
     async def to_its_end(self) -> None:
@@ -148,6 +156,8 @@ class Drive:
             keyring=self._keyring,
             clock=self._clock,
             began_at=datetime.fromisoformat(run.created_at).timestamp(),
+            children=self._working,
+            gate=self._gate,
         )
         config: RunnableConfig = {
             "configurable": {"thread_id": run.thread_id, RUN_KEY: context, FENCE: written, OUTBOX: written},
@@ -159,6 +169,8 @@ class Drive:
                 await self._input(), config, durability="sync", control=self._control
             )
         finally:
+            if self._working is not None:
+                await self._working.ended()
             await saver.astore_held(config, written.left_over())
         return state
 
@@ -172,7 +184,7 @@ class Drive:
             )
         if not snapshot.interrupts:
             return None
-        rows = await self._database.aread(lambda connection: journal.read_interrupts(connection, run.id))
+        rows = await self._database.aread(lambda connection: family.read_interrupts(connection, run.id))
         given = answers_to(snapshot.interrupts, rows)
         return (
             None if given is None else Command(resume=given)
@@ -195,7 +207,21 @@ class Drive:
             stop_reason=reason.value,
             answer=answer,
         )
-        await written.leave(event, [told], active_ms=self._active_ms(), stop_reason=reason, answer=answer)
+        await written.leave(
+            event,
+            [told],
+            active_ms=self._active_ms(),
+            stop_reason=reason,
+            answer=answer,
+            before=self._close_below(event),
+        )
+
+    def _close_below(self, event: RunEvent) -> Callable[[Connection], object]:
+        """Ends the runs of specialists that are left: nobody will go on with them."""
+        closing = RunEvent.CANCEL if event is RunEvent.CANCEL else RunEvent.DISMISS
+        if self._working is None:
+            return lambda _: None
+        return lambda one: close_below(one, self._run.id, closing, by=None, masker=self._masker)
 
     async def _suspend(self, written: RunLog, pending: Sequence[Pending], step: int) -> None:
         """The run waits. Our questions were stored before LangGraph stopped; those of others are stored here."""
@@ -203,7 +229,7 @@ class Drive:
         ours = next((one.id for one in pending if is_ours(one)), None)
         others = [custom(run, one, step, place) for place, one in enumerate(pending) if not is_ours(one)]
         stored = await self._database.aread(
-            lambda connection: journal.read_interrupts(connection, run.id, state=InterruptState.OPEN)
+            lambda connection: family.read_interrupts(connection, run.id, state=InterruptState.OPEN)
         )
         shown = {one.id: one.to_dict() for one in [*stored, *others]}
         told = LoopInterrupt(run_id=run.id, path=run.path, step=step, interrupts=tuple(shown.values()))

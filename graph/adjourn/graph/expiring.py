@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import journal, settling
+from adjourn.checkpoints import family, journal, settling
 from adjourn.checkpoints.database import Database, now
 from adjourn.checkpoints.events import Event, InterruptAnswered
 from adjourn.checkpoints.lifecycle import InterruptState, RunStatus
@@ -78,12 +78,15 @@ async def aread_current(database: Database, run_id: str) -> Run:
 
 
 async def asked(database: Database, run_id: str) -> tuple[Sequence[Interrupt], Sequence[Event]]:
-    """The questions of a run, after those whose time has passed were closed; also the events of that."""
+    """The questions of a run and of those below it, after those whose time has passed were closed; also the events of that."""
     told: Sequence[Event] = ()
-    found = await database.aread(lambda connection: journal.read_interrupts(connection, run_id))
-    if any(one.is_overdue(now()) for one in found):
-        told = await database.awrite(lambda connection: expire(connection, run_id))
-        found = await database.aread(lambda connection: journal.read_interrupts(connection, run_id))
+    found = await database.aread(lambda connection: family.read_interrupts(connection, run_id))
+    overdue = {one.run_id for one in found if one.is_overdue(now())}
+    if overdue:
+        told = await database.awrite(
+            lambda connection: [event for one in overdue for event in expire(connection, one)]
+        )
+        found = await database.aread(lambda connection: family.read_interrupts(connection, run_id))
     return found, told
 
 

@@ -165,6 +165,11 @@ def example(schema: Schema, whole: Schema, depth: int = 4) -> Any:
     )
 
 
+def is_secret(schema: Schema, whole: Schema) -> bool:
+    """Whether what is typed here is not to be read on the screen."""
+    return resolved(schema, whole).get("writeOnly") is True
+
+
 def without_null(schema: Schema, whole: Schema) -> tuple[Schema, bool]:
     """The schema of a field that may be null without that, and whether it may."""
     schema = resolved(schema, whole)

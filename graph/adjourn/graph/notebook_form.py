@@ -19,6 +19,7 @@ from adjourn.graph.fields import (
     choices,
     describe,
     example,
+    is_secret,
     kinds,
     parse,
     properties,
@@ -59,6 +60,9 @@ class NotebookForm:
     def show(self, run: Run) -> None:
         """Show this run, with a box for each question that is open."""
         self.run = run
+        for box in self.boxes.values():
+            for field in box.fields.values():
+                field.forget()
         # what was typed for a question that is still open stays
         self.boxes = {
             one.id: self.boxes.get(one.id) or QuestionBox(one, self._answer) for one in run.interrupts
@@ -172,8 +176,11 @@ class QuestionBox:
         """Say what is wrong beside each field that was named, the rest below."""
         rest = []
         for path, why in problems.items():
-            field = self.fields.get(path.partition(".")[0])
-            if field is None or not field.take(path.partition(".")[2], why):
+            place, _, within = path.partition(".")
+            field = self.fields.get(place)
+            if field is None and self._action is not None:  # the tool's own types name an argument by itself
+                field, within = self.fields.get("arguments"), path
+            if field is None or not field.take(within, why):
                 rest.append(f"{path}: {why}" if path else why)
         self.message.value = _red("; ".join(rest)) if rest else ""
 
@@ -193,6 +200,7 @@ class Field:
         depth: int = DEPTH,
     ) -> None:
         self._schema, self._whole, self._required = schema, whole, required
+        self.is_secret = is_secret(schema, whole)
         self._taken = present if present is not NOTHING else schema.get("default", NOTHING)
         self.inner: dict[str, Field] = {}
         self.widget: Any
@@ -251,6 +259,8 @@ class Field:
             return ipywidgets.SelectMultiple(options=options, value=marked, rows=len(options), **settings)
         text = "" if self._taken in (NOTHING, None) else shown(self._taken)
         many = kinds(plain, self._whole) & {"string", "array", "object"} or not kinds(plain, self._whole)
+        if self.is_secret:
+            return ipywidgets.Password(**settings)
         kind = ipywidgets.Textarea if many else ipywidgets.Text
         return kind(value=text, placeholder=self._placeholder(plain), **settings)
 
@@ -271,7 +281,8 @@ class Field:
         try:
             return self._read()
         except WrongValue as error:
-            self.mark(str(error))
+            why = str(error)
+            self.mark(why.replace(self.control.value.strip(), "…") if self.is_secret else why)
             raise
 
     def _read(self) -> Any:
@@ -298,6 +309,13 @@ class Field:
         for one in self.inner.values():
             if not why:
                 one.mark("")
+
+    def forget(self) -> None:
+        """Take a secret away that was typed: a notebook may be saved with what its widgets hold."""
+        for one in self.inner.values():
+            one.forget()
+        if self.is_secret:
+            self.control.value = ""
 
     def take(self, path: str, why: str) -> bool:
         """Mark this field, or the one in it that `path` leads to. False: there is none."""

@@ -91,18 +91,17 @@ class Past:
         writes = (stored.pending_writes or ()) if stored is not None else ()
         return [one.id for _, channel, value in writes if channel == INTERRUPT for one in value]
 
-    async def to_fork(self, run: RunRow, checkpoint_id: str | None, *, anew: bool) -> str:
-        """The checkpoint that a fork begins from; None: the newest one.
+    async def to_fork(self, run: RunRow, named: str | int | None, *, anew: bool) -> str:
+        """The id of the checkpoint that a fork begins from, by its id or number; None: the newest one.
 
         Raises `CheckpointNotFound`, and `UsageError` where nothing comes after it, unless a message starts it `anew`.
         """
+        ids = await self._ids(run, limit=1 if named is None else None, before=None)
+        fitting = (one for one, number in ids.items() if named is None or named in (one, number))
+        checkpoint_id = next(fitting, None)
         if checkpoint_id is None:
-            checkpoint_id = next(iter(await self._ids(run, limit=1, before=None)), None)
-        if checkpoint_id is None:
-            raise CheckpointNotFound(run.id)
+            raise CheckpointNotFound(run.id, None if named is None else str(named))
         snapshot = await self._snapshot(run, checkpoint_id)
-        if snapshot.values.get("run_id") != run.id:
-            raise CheckpointNotFound(run.id, checkpoint_id)
         if not snapshot.next and not anew:
             raise UsageError(
                 f"checkpoint {checkpoint_id} is where run {run.id} ended, and nothing comes after it; "
@@ -110,7 +109,7 @@ class Past:
             )
         return checkpoint_id
 
-    async def _ids(self, run: RunRow, *, limit: int | None, before: str | None) -> list[str]:
+    async def _ids(self, run: RunRow, *, limit: int | None, before: str | None) -> dict[str, int]:
         codec = cast(SQLAlchemySaver, self.graph.checkpointer).codec
         return await self.database.aread(
             lambda connection: checkpoints_of(

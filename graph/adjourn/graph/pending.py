@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.lifecycle import InterruptState, InterruptType
 from adjourn.checkpoints.records import Interrupt, RunRow
+from adjourn.nodes.delegation import DELEGATED
 from adjourn.nodes.observations import plain
 
 _SETTLED = (InterruptState.ANSWERED, InterruptState.EXPIRED)  # what a run goes on with
@@ -23,8 +24,14 @@ def is_ours(pending: Pending) -> bool:
     return isinstance(asked, list) and all(isinstance(one, dict) and one.keys() >= _OURS for one in asked)
 
 
-def answers_to(pending: Sequence[Pending], rows: Iterable[Interrupt]) -> dict[str, Any] | None:
-    """What LangGraph is resumed with; None while an answer is missing. `rows`: all questions, as they were asked."""
+def answers_to(pending: Sequence[Pending], rows: Sequence[Interrupt]) -> dict[str, Any] | None:
+    """What LangGraph is resumed with; None while an answer is missing.
+
+    `rows`: all questions, as they were asked, those of the runs below included: while one of them is open, so is the
+    call that waits for its run.
+    """
+    if any(row.state == InterruptState.OPEN for row in rows):
+        return None
     by_id: dict[str, Interrupt] = {}
     by_langgraph_id: dict[str | None, Interrupt] = {}
     for row in rows:
@@ -33,8 +40,8 @@ def answers_to(pending: Sequence[Pending], rows: Iterable[Interrupt]) -> dict[st
     given = {}
     for one in pending:
         if is_ours(one):
-            asked = [by_id.get(question["id"]) for question in one.value["questions"]]
-            given[one.id] = _answers(asked)
+            mine = [question for question in one.value["questions"] if question["type"] != DELEGATED]
+            given[one.id] = _answers([by_id.get(question["id"]) for question in mine])
         else:
             newest = by_langgraph_id.get(one.id)
             given[one.id] = newest.answer if newest and newest.state == InterruptState.ANSWERED else None

@@ -16,7 +16,7 @@ class Run:
     """One run, as it stood when it was read: it does not change by itself; `Runner.get` reads it again.
 
     `interrupts` holds the open questions, `questions` all that were ever asked, `audit` who did what to it,
-    `flow` the steps of its flow, where it has one.
+    `flow` the steps of its flow, where it has one, `below` the open questions of the runs of its specialists.
     """
 
     row: RunRow
@@ -25,12 +25,14 @@ class Run:
     questions: Sequence[Interrupt] = ()
     audit: Sequence[AuditRow] = ()
     flow: Sequence[FlowStepRow] = ()
+    below: Sequence[Interrupt] = ()
     runner: Any = field(
         default=None, compare=False
     )  # that read it; what a form in a notebook answers through
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Run, (self.row, self.steps, self.calls, self.questions, self.audit, self.flow)
+        parts = (self.row, self.steps, self.calls, self.questions, self.audit, self.flow, self.below)
+        return Run, parts
 
     def form(self, *, by: str | None = None) -> Any:
         """The open questions as a form in a notebook, for `by` to answer. Without ipywidgets it prints how to answer.
@@ -79,8 +81,8 @@ class Run:
 
     @property
     def interrupts(self) -> tuple[Interrupt, ...]:
-        """The open questions, in the order of their calls."""
-        return tuple(one for one in self.questions if one.state == InterruptState.OPEN)
+        """The open questions, in the order of their calls, then those of its specialists."""
+        return (*(one for one in self.questions if one.state == InterruptState.OPEN), *self.below)
 
     @property
     def shown_reason(self) -> str:

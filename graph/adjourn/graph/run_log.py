@@ -22,6 +22,7 @@ from adjourn.checkpoints.hooks import Held
 from adjourn.checkpoints.lifecycle import CallState, ErrorCode, InterruptState, RunEvent, StopReason
 from adjourn.checkpoints.records import CallRow, Interrupt, RunRow, StepRow, shortened, to_text
 from adjourn.nodes.calls import Call, Question, is_final
+from adjourn.nodes.delegation import DELEGATED
 from adjourn.nodes.flow_state import StepMove
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.outcome import Outcome
@@ -156,6 +157,7 @@ class RunLog:
             input_tokens=facts.input_tokens,
             output_tokens=facts.output_tokens,
             cached_tokens=facts.cached_tokens,
+            cache_write_tokens=facts.cache_write_tokens,
             reasoning_tokens=facts.reasoning_tokens,
             cost=facts.cost,
             calls=len(calls),
@@ -193,18 +195,22 @@ class RunLog:
 
     def ask(self, step: int, questions: Sequence[tuple[Call, Question]]) -> None:
         at = now()
-        rows = [self._interrupt(step, call, question, at) for call, question in questions]
+        rows = [
+            self._interrupt(step, call, question, at)
+            for call, question in questions
+            if question["type"] != DELEGATED  # those of a specialist are rows of its own run
+        ]
 
         def write(connection: Connection) -> None:
             journal.insert_interrupts(connection, rows)
-            for row in rows:
+            for call, _ in questions:
                 journal.update_call(
                     connection,
                     self.run.id,
                     step,
-                    row.call_id,
+                    row_id(call),
                     outcome=CallState.WAITING,
-                    arguments=row.arguments,
+                    arguments=self._shown(call) or {},
                 )
 
         self._rows.append(write)
@@ -291,14 +297,17 @@ class RunLog:
         error: dict[str, Any] | None = None,
         langgraph_id: str | None = None,
         questions: Sequence[Interrupt] = (),
+        before: Callable[[Connection], object] = lambda _: None,
     ) -> None:
         """The run waits, ended or failed: its status, its last events, and the end of the lease, at once.
 
         Events that were to ride on a checkpoint that never came are stored here too. `langgraph_id` is the
-        LangGraph interrupt that carries the open questions; `questions` are those that are not stored yet.
+        LangGraph interrupt that carries the open questions; `questions` are those that are not stored yet. `before` is
+        called in the same transaction.
         """
 
         def work(connection: Connection) -> list[Event]:
+            before(connection)
             told = self._append(connection, [*self._loose(), *facts])
             if langgraph_id is not None:
                 journal.note_langgraph_id(connection, self.run.id, langgraph_id)

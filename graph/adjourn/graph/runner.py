@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from langgraph.runtime import RunControl
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import journal, leases, settling
+from adjourn.checkpoints import family, journal, leases, settling
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import (
     NotResumable,
@@ -33,6 +33,7 @@ from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.graph import answers as accept
 from adjourn.graph import expiring, starts
 from adjourn.graph.background import Background
+from adjourn.graph.children import Family, Working
 from adjourn.graph.cancelling import POLL_S, CancelWatch
 from adjourn.graph.closing import close_waiting
 from adjourn.graph.drive import Drive
@@ -47,6 +48,7 @@ from adjourn.graph.signing import signed
 from adjourn.graph.starts import Begun
 from adjourn.graph.stream import Broadcast, Mailbox, follow_live, read_out
 from adjourn.graph.travel import TimeTravel
+from adjourn.nodes.delegation import Gate
 from adjourn.nodes.run_context import Cancel
 from adjourn.nodes.sealing import Keyring
 
@@ -109,10 +111,11 @@ class Runner(TimeTravel):
         self._may_answer = may_answer or may_answer_of(graph)
         self.lease_s = lease_s
         self.owner = f"{socket.gethostname()}:{os.getpid()}"
-        self._signature = signature_of(graph)
+        self.signature = signature_of(graph)
         self._driving: dict[str, _Driving] = {}
         self._draining = False
         self._broadcast = Broadcast()
+        self.family = Family(self)
         self._watch = CancelWatch(self.database)
         self._lines = Lines(self.database)
         self.left: set[asyncio.Task[Run]] = set()  # runs whose listener left before their end
@@ -147,7 +150,7 @@ class Runner(TimeTravel):
             by=by,
             run_id=run_id,
             graph=self.name,
-            signature=self._signature,
+            signature=self.signature,
             owner=self.owner,
             lease_s=self.lease_s,
         )
@@ -197,10 +200,11 @@ class Runner(TimeTravel):
         if not answers:
             return await self._go_on(run, asked, expired, by=by, on_event=on_event, on_begun=on_begun)
         named = [one for one in asked if one.id in answers]
-        await check_persons(self.database, named, by, self._may_answer)
-        real = await self._real_arguments(run)
-        self._check_keys(run_id, real, asked)
-        checks = accept.Checks(self.tools, self.masker, real, self.keyring)
+        checks = {}
+        for of_run in {one.run_id: one.path for one in named}.items():
+            checks[of_run[0]] = await self._checks(run, *of_run, asked)
+        for one in named:
+            await check_persons(self.database, [one], by, self.family.at(run, one.path)._may_answer)
 
         def begin(connection: Connection) -> Begun:
             told = accept.accept(
@@ -209,6 +213,14 @@ class Runner(TimeTravel):
             return Begun(journal.read_run(connection, run_id), [*expired, *told])
 
         return await self._own(begin, on_event, on_begun)
+
+    async def _checks(self, run: RunRow, of: str, path: str, asked: Iterable[Interrupt]) -> accept.Checks:
+        """What answers to the questions of a run of this family are checked with."""
+        runner = self.family.at(run, path)
+        row = run if of == run.id else await self.database.aread(lambda c: journal.read_run(c, of))
+        real = await runner._real_arguments(row)
+        runner._check_keys(of, real, [one for one in asked if one.run_id == of])
+        return accept.Checks(runner.tools, runner.masker, real, runner.keyring)
 
     @property
     def keyring(self) -> Keyring:
@@ -297,7 +309,7 @@ class Runner(TimeTravel):
     ) -> Run:
         def begin(connection: Connection) -> Begun:
             leases.claim(connection, run_id, event, owner=self.owner, lease_s=self.lease_s)
-            if event is RunEvent.GO_ON and journal.read_interrupts(
+            if event is RunEvent.GO_ON and family.read_interrupts(
                 connection, run_id, state=InterruptState.OPEN
             ):
                 raise RunBusy(run_id)  # somebody let it go on before, and it asks the next question
@@ -349,6 +361,8 @@ class Runner(TimeTravel):
         driving = dict(self._driving)
         for one in driving.values():
             one.control.request_drain()
+        for runner in self.family.runners():
+            await runner.drain(0)
         ends = {run_id: asyncio.wrap_future(one.ended) for run_id, one in driving.items()}
         if ends:
             await asyncio.wait(ends.values(), timeout=limit_s)
@@ -480,6 +494,7 @@ class Runner(TimeTravel):
     def close(self) -> None:
         """Wait for what runs in the background, and close the database if it was opened here. Twice is once."""
         self._background.close()
+        self.family.close()
         if self._owns_database:
             self.database.close()
 
@@ -497,11 +512,23 @@ class Runner(TimeTravel):
             raise WrongGraph(run_id, run.graph, self.name)
         return run
 
+    def like(self, graph: Graph) -> "Runner":
+        """A runner of a specialist's graph over the same store, with the same settings."""
+        rule = may_answer_of(graph) or self._may_answer
+        return Runner(graph, self.database, lease_s=self.lease_s, may_answer=rule, key=self._key)
+
+    async def work_below(
+        self, begin: Callable[[Connection], Begun], on_event: Listener, gate: Gate
+    ) -> Run:
+        """Drive a run that works inside a call of another one; `gate` is that of their family."""
+        return await self._own(begin, on_event, gate=gate)
+
     async def _own(
         self,
         begin: Callable[[Connection], Begun],
         on_event: Listener | None,
         on_begun: OnBegun | None = None,
+        gate: Gate | None = None,
     ) -> Run:
         """Begin a run in one transaction and drive it, all behind a shield.
 
@@ -509,8 +536,7 @@ class Runner(TimeTravel):
         goes on (C-62): from the claim on there is no moment in which a run could be left without its owner.
         """
         cancel = Cancel()
-        listener = self._to_all(_harmless(on_event))
-        driving = asyncio.create_task(self._drive(begin, cancel, listener, on_begun))
+        driving = asyncio.create_task(self._drive(begin, cancel, _harmless(on_event), on_begun, gate))
         try:
             return await asyncio.shield(driving)
         except asyncio.CancelledError:
@@ -535,10 +561,12 @@ class Runner(TimeTravel):
         self,
         begin: Callable[[Connection], Begun],
         cancel: Cancel,
-        listener: Listener,
+        heard: Listener,
         on_begun: OnBegun | None,
+        gate: Gate | None,
     ) -> Run:
-        begun = await self.database.awrite(lambda one: signed(one, begin(one), self._signature))
+        listener = self._to_all(heard)
+        begun = await self.database.awrite(lambda one: signed(one, begin(one), self.signature))
         run = begun.run
         if on_begun is not None:
             on_begun(run)
@@ -547,12 +575,15 @@ class Runner(TimeTravel):
         if run.cancel_requested_at is not None:
             cancel.set()
         if run.status == RunStatus.RUNNING:
-            control = RunControl()
+            control, working = RunControl(), None
             mine = self._driving[run.id] = _Driving(cancel, control, asyncio.get_running_loop(), Future())
             self._broadcast.begin(run.id, run.last_event)
             if self._draining:
                 control.request_drain()
             try:
+                if self.family.specialists is not None:
+                    gate = gate or Gate()
+                    working = Working(self.family, run, heard, gate)
                 with self._watch.watched(run.id, cancel):
                     await Drive(
                         self.database,
@@ -564,6 +595,8 @@ class Runner(TimeTravel):
                         lease_s=self.lease_s,
                         masker=self.masker,
                         keyring=self.keyring,
+                        working=working,
+                        gate=gate,
                     ).to_its_end()
             finally:
                 mine.ended.set_result(None)

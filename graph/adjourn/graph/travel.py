@@ -9,6 +9,7 @@ from adjourn.checkpoints import journal
 from adjourn.checkpoints.codec import Codec
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.forking import seed_thread
+from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.checkpoints.records import RunRow
 from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.graph import starts
@@ -36,7 +37,7 @@ class TimeTravel:
     masker: Masker
     owner: str
     lease_s: float
-    _signature: str
+    signature: str
 
     @property
     def keyring(self) -> Keyring:
@@ -47,6 +48,9 @@ class TimeTravel:
         raise NotImplementedError
 
     async def _own(self, begin: Callable[[Connection], Begun], on_event: Listener | None) -> Run:
+        raise NotImplementedError
+
+    async def recover(self, run_id: str, *, by: str | None = None, on_event: Listener | None = None) -> Run:
         raise NotImplementedError
 
     def _sync(self, work: Coroutine[Any, Any, T]) -> T:
@@ -66,7 +70,7 @@ class TimeTravel:
     async def fork(
         self,
         run_id: str,
-        checkpoint_id: str | None = None,
+        checkpoint: str | int | None = None,
         *,
         message: str | None = None,
         thread_id: str | None = None,
@@ -78,8 +82,10 @@ class TimeTravel:
 
         It has a thread of its own, copied up to there, and a ledger of its own; the other run is left as it is. What
         people answered before stands, but for agreements: those were given to the other run, and are asked for again.
-        `checkpoint_id` None: its newest. `message`: what was open there is closed, and the message starts the new
+        `checkpoint`: its id, or its number in the history; None: the newest. `message`: what was open there is closed, and the message starts the new
         run; None: it goes on as the other could have. Who forks (`by`) is who started it.
+
+        The runs of specialists are not forked: one that had not brought its answer begins anew, as a run of the fork.
 
         A fork that would make a write again that the run has made since raises `WouldRepeat`, which names them,
         unless `repeat_writes`. Raises `RunNotFound`, `WrongGraph`, `CheckpointNotFound`, and `UsageError` for a thread
@@ -87,16 +93,21 @@ class TimeTravel:
         """
         original = await self._mine(run_id)
         past = Past(self.database, self.graph, self.masker)
-        checkpoint = await past.to_fork(original, checkpoint_id, anew=message is not None)
+        begins_at = await past.to_fork(original, checkpoint, anew=message is not None)
         run = self._new_run(original.input if message is None else message, thread_id, by)
-        wanted = Wanted(original.id, checkpoint, message, repeat_writes)
+        wanted = Wanted(original.id, begins_at, message, repeat_writes)
         forker = Forker(self.database, self._codec(), self.masker, self.keyring)
 
         def begin(connection: Connection) -> Begun:
             told = forker.store(connection, wanted, run)
             return Begun(journal.read_run(connection, run.id), told)
 
-        return await self._own(begin, on_event)
+        made = await self._own(begin, on_event)
+        if made.status == RunStatus.INTERRUPTED and not made.interrupts:
+            return await self.recover(
+                made.id, by=by, on_event=on_event
+            )  # only specialists waited: new ones begin
+        return made
 
     async def run_from_history(
         self,
@@ -136,7 +147,7 @@ class TimeTravel:
             by=by,
             run_id=run_id,
             graph=self.name,
-            signature=self._signature,
+            signature=self.signature,
             owner=self.owner,
             lease_s=self.lease_s,
         )
@@ -148,9 +159,9 @@ class TimeTravel:
         """`history`, for a script or a notebook cell."""
         return self._sync(self.history(run_id, **settings))
 
-    def fork_sync(self, run_id: str, checkpoint_id: str | None = None, **settings: Any) -> Run:
+    def fork_sync(self, run_id: str, checkpoint: str | int | None = None, **settings: Any) -> Run:
         """`fork`, for a script or a notebook cell."""
-        return self._sync(self.fork(run_id, checkpoint_id, **settings))
+        return self._sync(self.fork(run_id, checkpoint, **settings))
 
     def run_from_history_sync(
         self, messages: Sequence[Given], values: Mapping[str, Any] | str | None = None, **settings: Any

@@ -12,6 +12,7 @@ from langgraph.types import interrupt
 
 from adjourn.checkpoints.lifecycle import CallState, ErrorCode
 from adjourn.nodes.calls import Call
+from adjourn.nodes.delegation import DELEGATED
 from adjourn.nodes.execute import edit_note
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.observations import success
@@ -48,6 +49,10 @@ class AskNode:
     def _answered(self, call: Call, answers: dict[str, dict[str, Any]], language: str) -> Call:
         if "question" not in call:
             return call
+        if call["question"]["type"] == DELEGATED:  # its specialist was answered, and goes on when the call runs again
+            again: Call = {**call, "state": CallState.PLANNED.value}
+            del again["question"]
+            return again
         given, name = answers[call["question"]["id"]], call["name"]
         if given.get("expired"):
             return self._expired(call, language)

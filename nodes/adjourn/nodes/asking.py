@@ -144,6 +144,7 @@ class Asking:
             input_tokens=usage.input_tokens if usage else None,
             output_tokens=usage.output_tokens if usage else None,
             cached_tokens=usage.cached_tokens if usage else None,
+            cache_write_tokens=usage.cache_write_tokens if usage else None,
             reasoning_tokens=usage.reasoning_tokens if usage else None,
             cost=cost,
             counted=counted,

@@ -52,6 +52,7 @@ class Held:
 
     def __init__(self) -> None:
         self._slots: list[Slots] = []
+        self._leave: list[Callable[[], None]] = []
         self._is_abandoned = False
 
     async def take(self, slots: Slots, most: int, patience_s: float | None) -> bool:
@@ -61,10 +62,16 @@ class Held:
         self._slots.append(slots)
         return True
 
+    def leaves(self, leave: Callable[[], None]) -> None:
+        """What else is to be done when the work ends."""
+        self._leave.append(leave)
+
     def give_back(self) -> None:
         """The tool was not entered after all."""
         while self._slots:
             self._slots.pop().give_back()
+        while self._leave:
+            self._leave.pop()()
 
     def until(self, work: Work) -> None:
         """Keep the places until the work ends."""
@@ -80,6 +87,8 @@ class Held:
     def _ended(self, _work: Work) -> None:
         while self._slots:
             self._slots.pop().ended(abandoned=self._is_abandoned)
+        while self._leave:
+            self._leave.pop()()
 
 
 def begin(tool: Tool, arguments: dict[str, Any]) -> Work:

@@ -66,6 +66,7 @@ class Executor:
             approved=call.get("approved", False),
             approved_by=call.get("approved_by"),
             cancelled=run.cancel.for_threads,
+            children=run.children if tool.delegates is not None else None,
         )
 
     def succeeded(self, tool: Tool, call: Call, result: Any, masker: Masker | None = None) -> Outcome:
@@ -231,6 +232,8 @@ class _Execution:
             run.places.reads, self.executor.max_parallel, tool.timeout_s
         ):
             raise busy
+        if run.gate is not None and tool.delegates is None:
+            held.leaves(await run.gate.enter(is_write=self.is_write))
         while rate is not None and (left := rate.begin()) > 0:  # noqa: ASYNC110 - it is told how long
             await asyncio.sleep(left)
 
@@ -287,6 +290,8 @@ class _Execution:
         masker = self.masker
         why = masker.text(public_message(raised)) if raised is not None else "-"
         told = raised if isinstance(raised, ToolError) else None
+        if told is not None and self.tool.delegates is not None:
+            more["text"] = "delegation"  # which says it all, whatever the code
         return failed(
             code,
             self.executor.language,

@@ -378,7 +378,13 @@ class _Advance:
         )
         turn = Turn(calls=(sent,), finish="tool_calls", model=MODEL)
         planner = Planner(
-            {own.name: own}, self.node.limits, self.run.run_id, step, self.language, self.node.masker
+            {own.name: own},
+            self.node.limits,
+            self.run.run_id,
+            step,
+            self.language,
+            self.node.masker,
+            can_seal=bool(self.run.keyring),
         )
         calls = planner.plan(turn)
         self._write(step, message_id, calls)
@@ -401,6 +407,7 @@ class _Advance:
             input_tokens=None,
             output_tokens=None,
             cached_tokens=None,
+            cache_write_tokens=None,
             reasoning_tokens=None,
             cost=0.0,
             counted=True,

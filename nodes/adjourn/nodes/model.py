@@ -244,7 +244,14 @@ class _Step:
     def _accepted(self, turn: Turn, cost: float, message_id: str) -> RunState:
         node, run_id = self.node, self.run.run_id
         planner = Planner(
-            node.tools, node.limits, run_id, self.asking.step, self.language, node.masker, node.serial
+            node.tools,
+            node.limits,
+            run_id,
+            self.asking.step,
+            self.language,
+            node.masker,
+            node.serial,
+            can_seal=bool(self.run.keyring),
         )
         calls = planner.plan(turn)
         self.counters["protocol_errors"], self.counters["cut"] = 0, None

@@ -35,6 +35,7 @@ class Planner:
     language: str
     masker: Masker
     serial: bool = False
+    can_seal: bool = True  # whether there is a key for what people fill into secret parameters
 
     def plan(self, turn: Turn) -> list[Call]:
         """The calls of the turn in request order. All declared questions are found here (C-23)."""
@@ -59,15 +60,28 @@ class Planner:
         self, sent: AssembledCall, effect: Effect, *, truncated: bool, writes: int
     ) -> Outcome | None:
         """The outcome of a call that can never run, whatever happens before its turn comes."""
-        limits, language = self.limits, self.language
+        return (
+            self._unreadable(sent, effect, truncated=truncated)
+            or self._misplaced(sent, effect, writes=writes)
+            or self._one_too_many(sent, effect, writes=writes)
+        )
+
+    def _unreadable(self, sent: AssembledCall, effect: Effect, *, truncated: bool) -> Outcome | None:
         if sent.cut or (truncated and effect is Effect.WRITE):
-            return failed(ErrorCode.OUTPUT_CUT, language, sent.name)
-        if sent.error is not None:
-            return _unparsable(sent, language, self.masker)
+            return failed(ErrorCode.OUTPUT_CUT, self.language, sent.name)
+        return None if sent.error is None else _unparsable(sent, self.language, self.masker)
+
+    def _misplaced(self, sent: AssembledCall, effect: Effect, *, writes: int) -> Outcome | None:
         if self.serial and (sent.name not in self.tools or (effect is Effect.WRITE and writes > 1)):
-            return failed(ErrorCode.SKIPPED_IN_SERIAL_STEP, language, sent.name)
+            return failed(ErrorCode.SKIPPED_IN_SERIAL_STEP, self.language, sent.name)
         if sent.name not in self.tools:
-            return unknown_tool(sent.name, self.tools, language)
+            return unknown_tool(sent.name, self.tools, self.language)
+        if self.tools[sent.name].secret and not self.can_seal:  # nobody may give what would be stored plain
+            return failed(ErrorCode.TOOL_ERROR, self.language, sent.name, text="no_key")
+        return None
+
+    def _one_too_many(self, sent: AssembledCall, effect: Effect, *, writes: int) -> Outcome | None:
+        limits, language = self.limits, self.language
         if sent.position >= limits.max_calls_per_step:
             return failed(ErrorCode.TOO_MANY_CALLS, language, sent.name, limit=limits.max_calls_per_step)
         most = limits.max_writes_per_step

@@ -13,6 +13,7 @@ import jsonschema
 
 from adjourn.checkpoints.errors import InvalidAnswer
 from adjourn.checkpoints.lifecycle import CallState, InterruptType
+from adjourn.nodes.delegation import DELEGATED
 from adjourn.nodes.calls import Call, Question
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.masking_named import HIDDEN
@@ -109,6 +110,8 @@ def returned_question(
     Raises `ValueError` for a type that a tool cannot ask, with what it can.
     """
     word = result.get("interruptType")
+    if word == DELEGATED and tool.delegates is not None:
+        return _of_specialist(call, str(result["runId"]))
     if word not in (InterruptType.PARAMS_REQUIRED, InterruptType.CONFIRM_RISKY):
         raise ValueError(f"interruptType is 'params_required' or 'confirm_risky', not {word!r}")
     given = result.get("payload")
@@ -125,6 +128,18 @@ def returned_question(
     )
     _must_be_answerable(question, tool)
     return question
+
+
+def _of_specialist(call: Call, run_id: str) -> Question:
+    """Stands for the questions of a specialist's run, which have their own rows."""
+    return {
+        "id": run_id,
+        "call_id": call["id"],
+        "type": DELEGATED,
+        "reason": "",
+        "payload": {"run_id": run_id},
+        "response_schema": {},
+    }
 
 
 def _seconds(value: Any) -> float | None:

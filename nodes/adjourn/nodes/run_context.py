@@ -18,6 +18,7 @@ from adjourn.nodes.attempt import Places
 from adjourn.nodes.calls import Call, Question
 from adjourn.nodes.flow_state import StepMove
 from adjourn.nodes.clock import Clock
+from adjourn.nodes.delegation import Children, Gate
 from adjourn.nodes.outcome import Outcome
 from adjourn.nodes.sealing import Keyring
 from adjourn.nodes.spending import Spent
@@ -39,6 +40,7 @@ class StepFacts:
     input_tokens: int | None
     output_tokens: int | None
     cached_tokens: int | None
+    cache_write_tokens: int | None
     reasoning_tokens: int | None
     cost: float
     counted: bool
@@ -155,6 +157,8 @@ class RunContext:
     clock: Clock = field(default_factory=Clock)
     began_at: float | None = None
     keyring: Keyring = field(default_factory=Keyring)
+    children: Children | None = None
+    gate: Gate | None = None  # of its family; None: it has none
 
 
 class NoLedger:

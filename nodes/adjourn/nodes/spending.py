@@ -15,21 +15,26 @@ MILLION = 1_000_000
 class Price:
     """What a million tokens cost, in any currency, the same for all models.
 
-    `cached` is the price of input that the provider had computed before; None: the price of input. Reasoning is paid
-    for as output.
+    `cached` is the price of input that the provider had computed before, `cache_write` of input that it keeps for
+    later; None: the price of input. Reasoning is paid for as output.
     """
 
     input: float
     output: float
     cached: float | None = None
+    cache_write: float | None = None
 
     def of(self, usage: Usage) -> float:
         """What these tokens cost."""
         cached = min(usage.cached_tokens, usage.input_tokens)
-        rate = self.input if self.cached is None else self.cached
-        return (
-            (usage.input_tokens - cached) * self.input + cached * rate + usage.output_tokens * self.output
-        ) / MILLION
+        written = min(usage.cache_write_tokens, usage.input_tokens - cached)
+        parts = (
+            (usage.input_tokens - cached - written, self.input),
+            (cached, self.input if self.cached is None else self.cached),
+            (written, self.input if self.cache_write is None else self.cache_write),
+            (usage.output_tokens, self.output),
+        )
+        return sum(tokens * rate for tokens, rate in parts) / MILLION
 
 
 Prices = Mapping[str, Price]

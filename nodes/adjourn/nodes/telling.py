@@ -18,7 +18,7 @@ from adjourn.nodes.texts import say
 def tell(
     calls: Sequence[Call], upto: int, *, message_id: str, limit: int, language: str
 ) -> list[ToolMessage]:
-    """The tool messages that are new or replaced, for the calls up to position `upto`; the calls note that they are told.
+    """The tool messages that are new, for the calls up to position `upto`, or replaced; the calls note that they are told.
 
     `limit`: characters that the observations of the whole step may have together (C-74).
     """
@@ -28,9 +28,9 @@ def tell(
     texts = fit([one["observation"] for one in untold], left, language)
     fitted = dict(zip((one["id"] for one in untold), texts, strict=True))
     for call in calls:
-        if call["position"] > upto:
-            break
         told = call.get("told")
+        if call["position"] > upto and told is None:
+            continue  # what stands there already is replaced wherever it stands
         if is_final(call) and told != "final":
             del call["observation"]
             call["size"] = len(fitted[call["id"]])

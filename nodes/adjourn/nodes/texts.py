@@ -61,6 +61,10 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "{tool} was asked to call less often: {why}",
         "zh": "{tool} 被要求降低调用频率：{why}",
     },
+    "no_key": {
+        "en": "{tool} was not run: it takes a secret, and there is no key to keep it with. Drive the graph with a Runner.",
+        "zh": "没有执行 {tool}：它需要保密参数，但没有可用的密钥。请用 Runner 驱动这个图。",
+    },
     "rate_limited.here": {
         "en": "{tool} was not run: it may run {rate}, and its turn would come too late. Go on without it, or call it later.",
         "zh": "没有执行 {tool}：它的频率上限是 {rate}，等不到它的次序。请先做其他事，或稍后再调用。",
@@ -148,6 +152,20 @@ TEXTS: dict[str, dict[str, str]] = {
     "skipped_in_serial_step": {
         "en": "{tool} was not run: it is not what this step of the flow does.",
         "zh": "没有执行 {tool}：流程的当前步骤不允许这个操作。",
+    },
+    "delegation": {"en": "{why}", "zh": "{why}"},
+    "delegation.stopped": {
+        "en": "{specialist} stopped before it had an answer ({reason}); what it found is in data.",
+        "zh": "{specialist} 没有得出答案就停止了（{reason}）；已找到的内容在 data 中。",
+    },
+    "delegation.failed": {
+        "en": "{specialist} could not work: {why} Hand the task out again if it is still needed.",
+        "zh": "{specialist} 无法工作：{why} 如果仍然需要，请重新委派。",
+    },
+    "delegation.cancelled": {"en": "The work of {specialist} was cancelled.", "zh": "{specialist} 的工作已被取消。"},
+    "delegation.too_many": {
+        "en": "No task can be handed out any more: {limit} were. Go on with what you have.",
+        "zh": "不能再委派任务：已委派 {limit} 次。请用已有的内容继续。",
     },
     "flow.tool": {
         "en": "Step {place} of {of}, {step}. Call {tool} now; nothing else can be called in this step. {prompt}",

@@ -74,6 +74,7 @@ class Tool:
     rate: str | None = None
     expires_in_s: float | None = None
     approvers: Approvers | None = None
+    delegates: Any = None  # the specialists whose runs work inside its calls; None: it is an ordinary tool
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)

@@ -1,10 +1,14 @@
 """`adjourn show --timeline`: a run as bars over time on a terminal, and in a pipe without colours."""
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+
+from rich.cells import set_cell_size
 
 from adjourn.checkpoints.lifecycle import CallState
 from adjourn.graph.captions import caption, length
-from adjourn.graph.cli.screen import Part, Screen, short
+from adjourn.graph.cli.screen import Part, Screen, clean, short
 from adjourn.graph.picture import told_of
 from adjourn.graph.timeline import Bar, Kind, Row, Timeline
 
@@ -66,7 +70,7 @@ def _row(screen: Screen, made: Timeline, row: Row, after: Row | None, columns: i
     joint = {(False, False): " ", (False, True): "┌", (True, True): "├", (True, False): "└"}[
         row.joined, goes_on
     ]
-    parts: list[Part] = [(f"{joint} ", "dim"), f"{short(row.name, NAME):<{NAME}} "]
+    parts: list[Part] = [(f"{joint} ", "dim"), f"{set_cell_size(clean(short(row.name, NAME)), NAME)} "]
     parts += _plot(made, row, columns)
     style = "dim" if row.batch is None else _STYLES.get(CallState(row.state), "red")
     return [*parts, (f"  {told_of(row, screen.language)}", style)]
@@ -74,7 +78,7 @@ def _row(screen: Screen, made: Timeline, row: Row, after: Row | None, columns: i
 
 def _plot(made: Timeline, row: Row, columns: int) -> list[Part]:
     """One row's bars, as runs of one character each."""
-    cells: list[Part] = [(" ", "")] * columns
+    cells = [(" ", "")] * columns
     for fold in made.folds:
         for at in {_column(made, fold.begin_ms, columns), _column(made, fold.end_ms, columns)}:
             cells[at] = (FOLD, "dim")
@@ -82,10 +86,11 @@ def _plot(made: Timeline, row: Row, columns: int) -> list[Part]:
         left = _column(made, bar.begin_ms, columns)
         right = max(left + 1, _column(made, bar.end_ms, columns))
         cells[left:right] = [_look(bar, row)] * (right - left)
-    return cells
+    same = groupby(cells, key=itemgetter(1))
+    return [("".join(character for character, _ in group), style) for style, group in same]
 
 
-def _look(bar: Bar, row: Row) -> Part:
+def _look(bar: Bar, row: Row) -> tuple[str, str]:
     character, style = _LOOKS[bar.kind]
     broken = bar.kind is Kind.CALL and row.state not in (CallState.OK, CallState.STARTED)
     return (character, "red" if broken else style)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from adjourn.checkpoints.errors import CheckpointNotFound, UsageError
-from adjourn.graph.cli.drive import Driver, driving, on_terminal
+from adjourn.checkpoints.errors import UsageError
+from adjourn.graph.cli.drive import driving, on_terminal
 from adjourn.graph.cli.screen import Screen
 from adjourn.graph.cli.settings import Settings
 from adjourn.graph.past import RunCheckpoint
@@ -50,7 +50,7 @@ def fork(
         run = driver.find(beginning)
         made = driver.runner.fork_sync(
             run.id,
-            None if at is None else _checkpoint(driver, run.id, at),
+            int(at) if at is not None and at.isdecimal() else at,
             message=message,
             thread_id=thread_id,
             by=by,
@@ -58,20 +58,6 @@ def fork(
             on_event=driver.live,
         )
         return driver.go_on(made)
-
-
-def _checkpoint(driver: Driver, run_id: str, named: str) -> str:
-    """The checkpoint that its number, its id or the beginning of it names. Raises `CheckpointNotFound`, `UsageError`."""
-    ids = [
-        one.id
-        for one in driver.runner.history_sync(run_id, limit=None)
-        if named in (one.id, str(one.number)) or (len(named) >= 8 and one.id.startswith(named))
-    ]
-    if not ids:
-        raise CheckpointNotFound(run_id, named)
-    if len(ids) > 1:
-        raise UsageError(f"several checkpoints of run {run_id} are called {named!r}: {', '.join(ids)}")
-    return ids[0]
 
 
 def start_from_history(

@@ -29,12 +29,13 @@ class Access:
     """Who may come in. `tokens`: SHA-256 of a token (hex) -> person; empty: nobody needs one.
 
     `person` is who calls where no token is needed. `hosts` are the names under which the server may be called, without
-    port; empty: any, which needs tokens.
+    port; empty: any, which needs tokens. `origins` are those of them under which a proxy shows the page.
     """
 
     tokens: Mapping[str, str] = field(default_factory=dict)
     person: str | None = None
     hosts: frozenset[str] = _LOCAL_NAMES
+    origins: frozenset[str] = frozenset()
 
     def caller(self, authorization: str | None) -> Caller:
         """The person that a header `Authorization: Bearer TOKEN` names. Raises `Refused` (401)."""
@@ -126,6 +127,6 @@ def access_for(
                 f"others can reach {host}, so callers need tokens: name a file with --tokens, "
                 f"or set ADJOURN_TOKENS; or listen on 127.0.0.1"
             )
-        return Access(tokens, person, frozenset(names))
+        return Access(tokens, person, frozenset(names), frozenset(names))
     bracketed = f"[{host.strip('[]')}]" if ":" in host else host
-    return Access(tokens, person, _LOCAL_NAMES | {bracketed} | set(names))
+    return Access(tokens, person, _LOCAL_NAMES | {bracketed} | set(names), frozenset(names))

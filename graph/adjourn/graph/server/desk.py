@@ -9,10 +9,10 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from adjourn.checkpoints import journal
-from adjourn.checkpoints.errors import RunNotFound
+from adjourn.checkpoints import family, journal
+from adjourn.checkpoints.errors import RunNotFound, WrongGraph
 from adjourn.checkpoints.lifecycle import InterruptState
-from adjourn.checkpoints.records import RunRow, to_json
+from adjourn.checkpoints.records import Interrupt, RunRow, to_json
 from adjourn.graph.run import Run
 from adjourn.graph.runner import Runner
 from adjourn.graph.server.access import Caller
@@ -55,15 +55,22 @@ def owns(caller: Caller, run: RunRow) -> bool:
 
 
 async def own_run(request: Request) -> Run:
-    """The run that the path names. One that is not the caller's is as if it were not there: 404."""
+    """The run that the path names, or one that works for a run of the caller's. Any other is as if it were not there."""
     desk, run_id = desk_of(request), request.path_params["run_id"]
     try:
         run = await desk.runner.get(run_id)
+        first = run.row if run.row.parent_run_id is None else await _top_of(desk, run_id)
     except RunNotFound:
         raise not_here(run_id) from None
-    if run.row.graph != desk.runner.name or not owns(caller_of(request), run.row):
+    if first.graph != desk.runner.name or not owns(caller_of(request), first):
         raise not_here(run_id)
     return run
+
+
+async def _top_of(desk: Desk, run_id: str) -> RunRow:
+    return await desk.runner.database.aread(
+        lambda connection: journal.read_run(connection, family.top(connection, run_id))
+    )
 
 
 def not_here(run_id: str) -> Refused:
@@ -72,11 +79,20 @@ def not_here(run_id: str) -> Refused:
     return Refused(404, "run_not_found", detail, run_id=run_id)
 
 
+async def may_answer(desk: Desk, caller: Caller, run: RunRow, question: Interrupt) -> bool:
+    """Whether the caller may answer an open question of a run, or of one that works for it."""
+    try:
+        asking = desk.runner.family.at(run, question.path)
+    except WrongGraph:  # the app has no such specialist any more: nobody can answer it here
+        return False
+    return await asking.may_answer(question, caller.name)
+
+
 async def may_answer_some(desk: Desk, caller: Caller, run: RunRow) -> bool:
     """Whether a run has an open question that the caller may answer. The runner checks each one when they do."""
-    read = partial(journal.read_interrupts, run_id=run.id, state=InterruptState.OPEN)
+    read = partial(family.read_interrupts, run_id=run.id, state=InterruptState.OPEN)
     for one in await desk.runner.database.aread(read):
-        if await desk.runner.may_answer(one, caller.name):
+        if await may_answer(desk, caller, run, one):
             return True
     return False
 

@@ -74,7 +74,7 @@ class Entrance:
         headers = Headers(scope=scope)
         check_host(headers.get("host", ""), self._access.hosts)
         if scope["method"] not in _SAFE:
-            check_origin(headers)
+            check_origin(headers, self._access.origins)
             check_type(headers)
         check_length(headers.get("content-length"), self._bounds.max_body_bytes)
         address = scope["client"][0] if scope.get("client") else ""
@@ -100,11 +100,15 @@ def check_host(host: str, known: frozenset[str]) -> None:
         raise Refused(421, "wrong_host", detail)
 
 
-def check_origin(headers: Headers) -> None:
-    """Refuse a request that a page of another site makes a browser send. Raises `Refused` (403)."""
+def check_origin(headers: Headers, known: frozenset[str]) -> None:
+    """Refuse a request that a page of another site makes a browser send. Raises `Refused` (403).
+
+    A page comes from the server itself, or from a proxy in front of it that calls it by another name (`known`).
+    """
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-    foreign = origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
-    if foreign or site not in (None, "same-origin", "none"):
+    url = urlsplit(origin or "")
+    foreign = origin is not None and url.netloc.lower() != headers.get("host", "").lower()
+    if (foreign and url.hostname not in known) or site not in (None, "same-origin", "none"):
         raise Refused(403, "foreign_origin", "a page of another site may not send requests to this server")
 
 

@@ -5,8 +5,8 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import Response
 
-from adjourn.checkpoints import journal
-from adjourn.graph.server.desk import caller_of, desk_of, owns, shown
+from adjourn.checkpoints import family
+from adjourn.graph.server.desk import caller_of, desk_of, may_answer, owns, shown
 from adjourn.graph.server.shapes import Asked, Health, Inbox, Me, QuestionShown
 
 MOST_QUESTIONS = 500  # shown at once; more than a person answers in a day
@@ -16,12 +16,12 @@ async def inbox(request: Request) -> Response:
     """Open questions of runs that wait, oldest first: those of the caller's runs, and those they may answer."""
     desk, caller = desk_of(request), caller_of(request)
     asked = await desk.runner.database.aread(
-        partial(journal.open_questions, graph=desk.runner.name, limit=MOST_QUESTIONS)
+        partial(family.open_questions, graph=desk.runner.name, limit=MOST_QUESTIONS)
     )
     shown_ones = []
     for run, question in asked:
         mine = owns(caller, run)
-        allowed = await desk.runner.may_answer(question, caller.name)
+        allowed = await may_answer(desk, caller, run, question)
         if mine or allowed:
             shown_ones.append(
                 Asked(

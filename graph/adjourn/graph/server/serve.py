@@ -48,8 +48,11 @@ class Server(uvicorn.Server):
 
     def _told(self, number: signal.Signals) -> None:
         desk: Desk | None = getattr(self.config.app.state, "desk", None)  # type: ignore[union-attr]
-        if desk is not None:
+        if desk is not None and not self.should_exit:
             desk.hosting.go()
+        elif desk is not None:
+            desk.hosting.hurry()
+        self.force_exit = self.should_exit  # told twice
         self.handle_exit(number, None)
 
 

@@ -4,7 +4,7 @@ import { get, newKey, onTokenNeeded, post, setToken } from "./api.js";
 import { $, el, fill, short } from "./dom.js";
 import { questionCard } from "./question.js";
 import { RunView } from "./runview.js";
-import { newStory, take } from "./story.js";
+import { newStory, setQuestions, take } from "./story.js";
 import { Follower } from "./stream.js";
 import { currentLanguage, LANGUAGES, say, setLanguage, time } from "./texts.js";
 
@@ -14,7 +14,7 @@ const LOOK_HIDDEN_MS = 15000;
 const page = {
   me: null, runs: [], questions: [], drawn: "", known: null,
   chosen: null, // {id, story, view, follower} of a run, or {id, card} of a question alone
-  timer: 0, looking: false, again: false,
+  timer: 0, lookedAt: 0, looking: false, again: false,
 };
 
 // -- the lists
@@ -26,10 +26,12 @@ async function look() {
   }
   page.looking = true;
   clearTimeout(page.timer);
+  const at = performance.now();
   try {
     page.me ??= await get("me");
     const [inbox, runs] = await Promise.all([get("inbox"), get("runs?limit=50")]);
     page.questions = inbox.questions;
+    page.lookedAt = at;
     page.runs = runs.runs;
     connected(true);
     announceNew();
@@ -102,7 +104,7 @@ function choose() {
 
 function openRun(id) {
   const story = newStory(id);
-  const chosen = { kind: "run", id, story, frame: 0, changed: new Set() };
+  const chosen = { kind: "run", id, story, frame: 0, changed: new Set(), heardAt: 0 };
   page.chosen = chosen;
   chosen.view = new RunView($("run"), story, { mayAnswer, onChanged: changed });
   chosen.follower = new Follower(id, (event) => heard(chosen, event), (yes, problem) => {
@@ -115,6 +117,7 @@ function openRun(id) {
 function heard(chosen, event) {
   if (page.chosen !== chosen) return;
   take(chosen.story, event);
+  chosen.heardAt = performance.now();
   chosen.changed.add(event.step);
   if (event.type === "run_finished" || event.type === "run_failed") announce(say("said.ended", { status: say(`status.${chosen.story.status}`) }));
   if (event.type === "interrupt_answered" || event.type === "loop_interrupt" || event.type.startsWith("run_")) look();
@@ -149,10 +152,9 @@ function tendToChosen() {
   if (!chosen) return;
   const run = page.runs.find((one) => one.id === chosen.id);
   if (!run || run.last_event > chosen.follower.number || run.status === "running") chosen.follower.nudge();
-  for (const { question } of page.questions) {
-    const held = chosen.story.questions.get(question.id);
-    if (held && JSON.stringify(held.approvals ?? null) !== JSON.stringify(question.approvals ?? null)) chosen.story.questions.set(question.id, question);
-  }
+  // asked before the last event was heard, the inbox may not know of a question yet
+  const mine = page.questions.filter((one) => one.run_id === chosen.id);
+  if (page.lookedAt > chosen.heardAt) setQuestions(chosen.story, mine.map((one) => one.question));
   chosen.view.drawQuestions();
 }
 

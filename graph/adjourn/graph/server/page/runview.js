@@ -164,8 +164,12 @@ function drawCall(call, isOpen) {
       el("code", {}, call.arguments === null ? "?" : short(call.arguments, 90)),
       el("span", { className: "chip" }, say(`call.${call.state}`), call.code ? ` · ${call.code}` : ""),
       el("span", { className: "quiet" }, took)),
-    el("h4", {}, say("arguments")), el("pre", {}, shown(call.arguments, 2)),
-    told !== "" && [el("h4", {}, say("result")), el("pre", {}, shown(told, 2))]);
+    block("arguments", call.arguments), told !== "" && block("result", told));
+}
+
+// Long ones scroll: they must be reachable by keyboard.
+function block(word, value) {
+  return [el("h4", {}, say(word)), el("pre", { tabindex: "0", role: "group", "aria-label": say(word) }, shown(value, 2))];
 }
 
 function drawSettled(one) {

@@ -57,9 +57,8 @@ const TAKE = {
   loop_interrupt(story, event) {
     story.status = "interrupted";
     story.questions = new Map(event.interrupts.map((one) => [one.id, one]));
-    for (const question of event.interrupts) {
-      const call = stepOf(story, event.step).calls.get(question.call_id);
-      if (call) call.state = "waiting";
+    for (const call of stepOf(story, event.step).calls.values()) {
+      if (call.state === "running") call.state = "waiting"; // itself, or a specialist that works inside it
     }
   },
   interrupt_answered(story, event) {
@@ -68,7 +67,7 @@ const TAKE = {
     if (event.state === "open") return; // one approval of several
     story.questions.delete(event.interrupt_id);
     const call = step.calls.get(event.call_id);
-    if (call && call.state === "waiting" && event.state === "answered") call.state = "running";
+    if (call?.state === "waiting" && event.state === "answered") call.state = "running";
     if (story.questions.size === 0) goesOn(story);
   },
   run_finished(story, event) {
@@ -82,6 +81,18 @@ const TAKE = {
     story.error = event.message;
   },
 };
+
+// What the inbox knows of the open questions: those of specialists are settled by events of their own runs.
+export function setQuestions(story, questions) {
+  if (story.status !== "interrupted") return;
+  const ids = new Set(questions.map((one) => one.id));
+  for (const id of [...story.questions.keys()]) if (!ids.has(id)) story.questions.delete(id);
+  for (const one of questions) {
+    const held = story.questions.get(one.id);
+    // a card that is drawn anew loses the focus: only for what it shows of others' approvals
+    if (!held || JSON.stringify(held.approvals ?? null) !== JSON.stringify(one.approvals ?? null)) story.questions.set(one.id, one);
+  }
+}
 
 function goesOn(story) {
   story.status = "running";

@@ -14,7 +14,6 @@ const TEXTS = {
   language: ["Language", "语言"],
   message: ["What should the assistant do?", "需要助手做什么？"],
   start: ["Start", "开始"],
-  starting: ["Starting…", "正在开始…"],
   "status.running": ["working", "进行中"],
   "status.interrupted": ["waiting for people", "等待人工"],
   "status.finished": ["finished", "已完成"],
@@ -54,7 +53,6 @@ const TEXTS = {
   thread: ["conversation {id}", "会话 {id}"],
   cancel: ["Stop this run", "停止运行"],
   retry: ["Try again", "重试"],
-  show_run: ["See the whole run", "查看整个运行"],
   settled: ["{state} by {by}", "{by} 已处理：{state}"],
   "state.answered": ["answered", "已回答"],
   "state.open": ["approved, others are still needed", "已同意，尚需他人同意"],
@@ -65,7 +63,6 @@ const TEXTS = {
   "type.confirm_risky": ["Agreement is needed", "需要确认"],
   "type.outcome_unknown": ["Did this happen?", "这个操作执行了吗？"],
   "type.custom": ["A question", "问题"],
-  asks: ["{tool} asks", "{tool} 提问"],
   arguments: ["Arguments", "参数"],
   approvals: ["{given} of {needed} have agreed", "{needed} 人中已有 {given} 人同意"],
   approvers: ["Who may agree: {of}", "可同意的人：{of}"],
@@ -96,7 +93,6 @@ const TEXTS = {
   sent: ["The answer was taken.", "回答已提交。"],
   required: ["needed", "必填"],
   optional: ["optional", "选填"],
-  default_is: ["default: {value}", "默认：{value}"],
   pick: ["Choose…", "请选择…"],
   yes: ["yes", "是"],
   no: ["no", "否"],
@@ -121,7 +117,6 @@ const TEXTS = {
   enter: ["Enter", "进入"],
   "said.question": ["New question: {reason}", "新问题：{reason}"],
   "said.ended": ["The run has ended: {status}", "运行已结束：{status}"],
-  "said.answered": ["The run goes on.", "运行继续。"],
 };
 
 const KEPT = "adjourn.language";

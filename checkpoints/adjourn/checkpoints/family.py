@@ -1,0 +1,88 @@
+"""Runs that work for other runs, inside a transaction of the caller's: who is below a run, and who is at the top."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, bindparam, func, or_, select
+
+from adjourn.checkpoints import journal
+from adjourn.checkpoints.lifecycle import InterruptState, RunStatus
+from adjourn.checkpoints.records import Interrupt, RunRow
+from adjourn.checkpoints.run_schema import interrupts, runs
+
+_children = (
+    select(runs.c.id, runs.c.status)
+    .where(runs.c.parent_run_id.in_(bindparam("parents", expanding=True)))
+    .order_by(runs.c.created_at, runs.c.id)
+)
+
+
+def below(connection: Connection, run_id: str) -> list[str]:
+    """The runs that work for a run, and for those: nearest first, oldest first."""
+    return [one for one, _ in _below(connection, run_id)]
+
+
+def live_below(connection: Connection, run_id: str) -> list[str]:
+    """Those of them that have not ended, the farthest first: the order in which they can be ended."""
+    ended = (RunStatus.FINISHED, RunStatus.CANCELLED)
+    return [one for one, status in reversed(_below(connection, run_id)) if status not in ended]
+
+
+def _below(connection: Connection, run_id: str) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    parents = [run_id]
+    while parents:
+        rows = [(row[0], row[1]) for row in connection.execute(_children, {"parents": parents})]
+        found += rows
+        parents = [one for one, _ in rows]
+    return found
+
+
+def count_children(connection: Connection, run_id: str) -> int:
+    """How many runs were made to work for a run, those below them left out."""
+    query = select(func.count()).where(runs.c.parent_run_id == run_id)
+    return int(connection.execute(query).scalar_one())
+
+
+def top(connection: Connection, run_id: str) -> str:
+    """The run that a run works for in the end: itself when it works for none. Raises `RunNotFound`."""
+    run = journal.read_run(connection, run_id)
+    while run.parent_run_id is not None:
+        run = journal.read_run(connection, run.parent_run_id)
+    return run.id
+
+
+def read_interrupts(
+    connection: Connection, run_id: str, *, state: InterruptState | None = None
+) -> Sequence[Interrupt]:
+    """The questions of a run, then those of the runs below it."""
+    found = list(journal.read_interrupts(connection, run_id, state=state))
+    for one in below(connection, run_id):
+        found += journal.read_interrupts(connection, one, state=state)
+    return found
+
+
+def open_questions(connection: Connection, graph: str, *, limit: int) -> list[tuple[RunRow, Interrupt]]:
+    """The open questions of a graph's waiting runs and of those below them, the oldest first; at most `limit`.
+
+    Each with the run at the top, which shows it and is answered.
+    """
+    asking = (
+        select(interrupts)
+        .join(runs, runs.c.id == interrupts.c.run_id)
+        .where(
+            interrupts.c.state == InterruptState.OPEN.value,
+            runs.c.status == RunStatus.INTERRUPTED.value,
+            or_(runs.c.graph == graph, runs.c.parent_run_id.is_not(None)),
+        )
+        .order_by(interrupts.c.created_at, interrupts.c.run_id, interrupts.c.position)
+        .limit(limit)
+    )
+    tops: dict[str, RunRow] = {}
+    found = []
+    for question in [Interrupt.of(row) for row in connection.execute(asking).mappings()]:
+        if question.run_id not in tops:
+            tops[question.run_id] = journal.read_run(connection, top(connection, question.run_id))
+        run = tops[question.run_id]
+        if run.graph == graph and run.status == RunStatus.INTERRUPTED:
+            found.append((run, question))
+    return found

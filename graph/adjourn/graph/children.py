@@ -1,0 +1,200 @@
+"""The runs of specialists: each a run of its own, on a thread of its own, driven inside the call that delegates (C-81).
+
+Its id derives from that call, so that whoever runs the call again finds the run, however far it had come. It has
+rows, events and questions like any other run; its questions are shown with those of the run that it works for.
+"""
+
+import asyncio
+import contextvars
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from langgraph.errors import GraphDrained
+from sqlalchemy import Connection
+
+from adjourn.checkpoints import family, journal, leases
+from adjourn.checkpoints.errors import RunNotFound, WrongGraph
+from adjourn.checkpoints.lifecycle import ErrorCode, InterruptState, RunEvent, RunStatus, StopReason
+from adjourn.checkpoints.records import RunRow, shortened
+from adjourn.graph import starts
+from adjourn.graph.run import Run
+from adjourn.graph.run_log import Listener
+from adjourn.graph.specialists import Specialists, specialists_of
+from adjourn.graph.starts import Begun
+from adjourn.nodes.delegation import DELEGATED, Gate
+from adjourn.nodes.texts import language_of, say
+from adjourn.nodes.tool_errors import ToolError
+
+if TYPE_CHECKING:
+    from adjourn.graph.runner import Runner
+
+CALL_SHOWN = 120  # characters of a call's id in the id of its specialist's thread
+
+
+class Family:
+    """The specialists of one runner's graph, each with a runner of its own over the same store."""
+
+    def __init__(self, runner: "Runner") -> None:
+        self._runner = runner
+        self.database = runner.database
+        self.specialists: Specialists | None = specialists_of(runner.graph)
+        self._runners: dict[str, Runner] = {}
+
+    def runner(self, name: str) -> "Runner":
+        """The runner of a specialist. Raises `KeyError` for a name that there is none of."""
+        if self.specialists is None:
+            raise KeyError(name)
+        if name not in self._runners:
+            self._runners[name] = self._runner.like(self.specialists.graphs[name])
+        return self._runners[name]
+
+    def at(self, run: RunRow, path: str) -> "Runner":
+        """The runner of a run of this family; `path` is its own. Raises `WrongGraph` where the app has none such."""
+        runner = self._runner
+        try:
+            for name in path.removeprefix(run.path).strip("/").split("/"):
+                runner = runner.family.runner(name) if name else runner
+        except KeyError:
+            raise WrongGraph(run.id, path, self._runner.name) from None
+        return runner
+
+    def runners(self) -> Sequence["Runner"]:
+        """Those that were used so far."""
+        return list(self._runners.values())
+
+    def close(self) -> None:
+        """Close them all."""
+        for one in self._runners.values():
+            one.close()
+
+
+def child_id(parent_id: str, step: int, call_id: str) -> str:
+    """The id of the run that works inside a call."""
+    identity = f"{parent_id}\n{step}\n{call_id}"
+    return f"run_{hashlib.sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()[:15]}"
+
+
+class Working:
+    """Implements the nodes' `Children` for one run that is being driven."""
+
+    def __init__(self, of: Family, run: RunRow, listener: Listener, gate: Gate) -> None:
+        self._of = of
+        self._run = run
+        self._listener = listener
+        self.gate = gate
+        self._tasks: set[asyncio.Task[Run]] = set()
+
+    async def work(self, specialist: str, task: str, *, step: int, call_id: str) -> Any:
+        """See `Children.work`."""
+        runner = self._of.runner(specialist)
+        row = self._new(runner, specialist, task, step, call_id)
+        known = await runner.database.aread(lambda connection: _find(connection, row.id))
+        if known is None:
+            await self._check_number()
+        elif known.status in (RunStatus.FINISHED, RunStatus.CANCELLED):
+            return _result(await runner.get(row.id), specialist)
+        elif known.status == RunStatus.INTERRUPTED and await self._waits(runner, row.id):
+            return _waits_for(row.id)
+        # a context without LangGraph's ambient config: the child is a root run, whose interrupts come back as data
+        begin = _beginning(runner, row, known)
+        working = asyncio.create_task(
+            runner.work_below(begin, self._listener, self.gate), context=contextvars.Context()
+        )
+        self._tasks.add(working)
+        working.add_done_callback(self._tasks.discard)
+        return _result(await working, specialist)
+
+    def _new(self, runner: "Runner", name: str, task: str, step: int, call_id: str) -> RunRow:
+        parent = self._run
+        run = starts.new_run(
+            task,
+            thread_id=f"{parent.id}/{step}/{shortened(call_id, CALL_SHOWN)}",
+            by=parent.started_by,
+            run_id=child_id(parent.id, step, call_id),
+            graph=runner.name,
+            signature=runner.signature,
+            owner=runner.owner,
+            lease_s=runner.lease_s,
+        )
+        path = f"{parent.path}/{name}" if parent.path else name
+        return replace(run, parent_run_id=parent.id, parent_step=step, parent_call_id=call_id, path=path)
+
+    async def _check_number(self) -> None:
+        specialists = self._of.specialists
+        most = specialists.max_delegations if specialists is not None else 0
+        made = await self._of.database.aread(lambda c: family.count_children(c, self._run.id))
+        if made >= most:
+            text = say("delegation.too_many", language_of(self._run.input), limit=most)
+            raise ToolError(text, code=ErrorCode.TOO_MANY_CALLS)
+
+    async def _waits(self, runner: "Runner", run_id: str) -> bool:
+        rows = await runner.database.aread(
+            lambda c: family.read_interrupts(c, run_id, state=InterruptState.OPEN)
+        )
+        return bool(rows)
+
+    async def ended(self) -> None:
+        """Wait until every child that was told to stop has written its end."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
+        for one in list(self._tasks):
+            if not one.cancelled():
+                one.exception()
+
+
+def _find(connection: Connection, run_id: str) -> RunRow | None:
+    try:
+        return journal.read_run(connection, run_id)
+    except RunNotFound:
+        return None
+
+
+# How a run that is there already is taken up again.
+_AGAIN: Mapping[str, RunEvent] = {
+    RunStatus.RUNNING: RunEvent.RECOVER,
+    RunStatus.INTERRUPTED: RunEvent.GO_ON,
+    RunStatus.FAILED: RunEvent.RETRY,
+}
+
+
+def _beginning(runner: "Runner", row: RunRow, known: RunRow | None) -> Any:
+    def begin(connection: Connection) -> Begun:
+        if known is None:
+            told = starts.store(connection, row, runner.masker)
+            return Begun(journal.read_run(connection, row.id), told)
+        event = _AGAIN[known.status]
+        leases.claim(
+            connection, row.id, event, owner=runner.owner, lease_s=runner.lease_s, at_once=True
+        )  # its owner was the one of the run above, which has another owner now
+        journal.write_audit(connection, row.id, event.value, by=None)
+        return Begun(journal.read_run(connection, row.id), [])
+
+    return begin
+
+
+def _waits_for(run_id: str) -> dict[str, Any]:
+    return {"interrupt": True, "interruptType": DELEGATED, "runId": run_id}
+
+
+def _result(run: Run, specialist: str) -> Any:
+    """What the delegating call brings. Raises `ToolError` where the specialist has no answer."""
+    language, status = language_of(run.row.input), RunStatus(run.status)
+    if status is RunStatus.INTERRUPTED:
+        return _waits_for(run.id)
+    if status is RunStatus.RUNNING:  # the process is going, and handed it back
+        raise GraphDrained("the run of a specialist was handed back")
+    if status is RunStatus.FINISHED and run.stop_reason == StopReason.ANSWERED:
+        return {"specialist": specialist, "answer": run.answer}
+    if status is RunStatus.FINISHED:
+        text = say("delegation.stopped", language, specialist=specialist, reason=run.stop_reason)
+        data = {"stop_reason": run.stop_reason, "found": run.answer}
+        raise ToolError(text, code=ErrorCode.SPECIALIST_STOPPED, data=data)
+    if status is RunStatus.CANCELLED:
+        raise ToolError(
+            say("delegation.cancelled", language, specialist=specialist), code=ErrorCode.CANCELLED
+        )
+    why = (run.error or {}).get("message", "")
+    text = say("delegation.failed", language, specialist=specialist, why=why)
+    raise ToolError(text, code=ErrorCode.UNAVAILABLE)

@@ -1,0 +1,122 @@
+"""`build_supervisor`: one model hands tasks to specialists, each a free loop of its own (C-80 to C-82)."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+
+from adjourn.checkpoints.errors import UsageError
+from adjourn.graph.may_answer import MayAnswer
+from adjourn.graph.react import Graph, build_react
+from adjourn.graph.specialists import Specialists
+from adjourn.nodes.delegation import delegate_tool
+from adjourn.nodes.guards import Limits
+from adjourn.nodes.masking import Masker
+from adjourn.nodes.permission import Mode, Rule
+from adjourn.nodes.spending import Prices
+
+DEPTH = 3  # levels of specialists: a team of teams of teams is what anybody can still follow
+MAX_DELEGATIONS = 8  # tasks that one run may hand out: each is a run with its own budget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Specialist:
+    """One who can be handed a task.
+
+    - `name`: letters, digits, `_` and `-`. `about`: what it is good at, for the supervisor's model.
+    - `prompt`, `tools`, `limits`: those of its own loop; it can reach no other tool, and cannot hand on.
+    - `model`: None: the supervisor's.
+    - `graph`: in place of these, what a builder made: a flow, or a supervisor with specialists of its own.
+    """
+
+    name: str
+    about: str
+    prompt: str | None = None
+    tools: Sequence[Any] = ()
+    model: BaseChatModel | str | None = None
+    limits: Limits = field(default_factory=Limits)
+    graph: Graph | None = None
+
+
+def build_supervisor(
+    model: BaseChatModel | str,
+    specialists: Iterable[Specialist],
+    tools: Iterable[Any] = (),
+    *,
+    max_delegations: int = MAX_DELEGATIONS,
+    depth: int = DEPTH,
+    fallbacks: Sequence[BaseChatModel | str] = (),
+    limits: Limits | None = None,
+    prices: Prices | None = None,
+    system_prompt: str | None = None,
+    max_history_tokens: int | None = None,
+    masker: Masker | None = None,
+    permission: Rule | None = None,
+    mode: Mode | str = Mode.DEFAULT,
+    may_answer: MayAnswer | None = None,
+    name: str = "supervisor",
+) -> Graph:
+    """A compiled LangGraph graph whose model has a tool `delegate(specialist, task, context)` beside its own `tools`.
+
+    - `max_delegations`: tasks that one run may hand out.
+    - `depth`: levels of specialists below this supervisor, at most.
+    - the others are those of `build_react`; `fallbacks`, `prices`, `masker`, `permission`, `mode` hold for its specialists too.
+
+    A specialist works in a run of its own, with rows, events and limits of its own; what it spends counts in the
+    limits of the run above. Raises `UsageError` for two specialists of one name, none, or too many levels.
+    """
+    known = _checked(specialists)
+    graphs = {
+        one.name: one.graph
+        if one.graph is not None
+        else build_react(
+            one.model or model,
+            one.tools,
+            fallbacks=fallbacks,
+            limits=one.limits,
+            prices=prices,
+            system_prompt=one.prompt,
+            masker=masker,
+            permission=permission,
+            mode=mode,
+            may_answer=may_answer,
+            name=f"{name}.{one.name}",
+        )
+        for one in known
+    }
+    if max_delegations < 1:
+        raise UsageError(f"max_delegations is a whole number from 1, not {max_delegations!r}")
+    behind = Specialists(graphs, {one.name: one.about for one in known}, max_delegations)
+    if behind.depth > depth:
+        raise UsageError(f"there are {behind.depth} levels of specialists; at most {depth} are allowed")
+    return build_react(
+        model,
+        [delegate_tool(behind.about, behind), *tools],
+        fallbacks=fallbacks,
+        limits=limits,
+        prices=prices,
+        system_prompt=system_prompt,
+        max_history_tokens=max_history_tokens,
+        masker=masker,
+        permission=permission,
+        mode=mode,
+        may_answer=may_answer,
+        name=name,
+    )
+
+
+def _checked(specialists: Iterable[Specialist]) -> list[Specialist]:
+    known: dict[str, Specialist] = {}
+    for one in specialists:
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,48}", one.name):
+            raise UsageError(f"specialist {one.name!r}: a name is 1 to 48 letters, digits, _ or -")
+        if one.name in known:
+            raise UsageError(f"two specialists are called {one.name!r}; a model tells them apart by name")
+        if not one.about.strip():
+            raise UsageError(f"specialist {one.name}: say in `about` what it is good at")
+        known[one.name] = one
+    if not known:
+        raise UsageError("a supervisor needs a specialist; without one, use build_react")
+    return list(known.values())

@@ -1,0 +1,109 @@
+"""`delegate`: the tool by which a supervisor hands a task to a specialist (C-80, C-81).
+
+The specialist is a run of its own, with its own thread; the supervisor sees its answer, and none of its messages. Who
+drives that run is the runner's matter, which gives the nodes a `Children`.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Literal, Protocol
+
+from pydantic import Field
+
+from adjourn.nodes.context import ToolContext
+from adjourn.nodes.tool import Tool, tool
+from adjourn.nodes.tool_errors import ToolError
+
+DELEGATE = "delegate"
+DELEGATED = "delegated"  # the type of the question that stands for those of a specialist; no row has it
+HANDOVER_CHARS = 4_000  # of a task and of its context, each: what one would write into a mail
+
+
+class Children(Protocol):
+    """Drives the runs that work for one run."""
+
+    async def work(self, specialist: str, task: str, *, step: int, call_id: str) -> Any:
+        """Let a specialist work on a task, or go on with it; gives what the call returns, a question included.
+
+        The same step and call find the same run again. Raises `ToolError` when the specialist brought no answer.
+        """
+        ...
+
+
+class Gate:
+    """Keeps each write apart from all other calls of a family of runs: many reads, or one write (C-21).
+
+    In one process, which drives the whole family. A delegation itself does not count.
+    """
+
+    def __init__(self) -> None:
+        self._free = asyncio.Condition()
+        self._reads = 0
+        self._writes = False
+
+    async def enter(self, *, is_write: bool) -> Callable[[], None]:
+        """Wait for one's turn; gives what is called when the call has ended."""
+        async with self._free:
+            if is_write:
+                await self._free.wait_for(lambda: not self._writes and self._reads == 0)
+                self._writes = True
+            else:
+                await self._free.wait_for(lambda: not self._writes)
+                self._reads += 1
+        return self._leave_write if is_write else self._leave_read
+
+    def _leave_write(self) -> None:
+        self._writes = False
+        self._wake()
+
+    def _leave_read(self) -> None:
+        self._reads -= 1
+        self._wake()
+
+    def _wake(self) -> None:
+        async def notify() -> None:
+            async with self._free:
+                self._free.notify_all()
+
+        waking = asyncio.ensure_future(notify())
+        _WAKING.add(waking)
+        waking.add_done_callback(_WAKING.discard)
+
+
+_WAKING: set["asyncio.Future[None]"] = set()  # the event loop keeps weak references alone
+
+
+def delegate_tool(specialists: Mapping[str, str], behind: Any) -> Tool:
+    """The tool that hands a task to one of these specialists; name -> what it is good at.
+
+    `behind` is kept with it, for the runner.
+    """
+
+    async def delegate(
+        specialist: str,
+        task: Annotated[str, Field(min_length=1, max_length=HANDOVER_CHARS)],
+        context: Annotated[str, Field(max_length=HANDOVER_CHARS)] = "",
+        *,
+        call: ToolContext,
+    ) -> Any:
+        children: Children | None = call.children
+        if children is None:
+            raise ToolError("specialists need a runner; drive this graph with adjourn.graph.Runner")
+        whole = f"{task}\n\n{context}" if context else task
+        return await children.work(specialist, whole, step=call.step, call_id=call.call_id)
+
+    delegate.__annotations__["specialist"] = Literal[tuple(specialists)]
+    able = "\n".join(f"- {name}: {about}" for name, about in specialists.items())
+    made = tool(
+        name=DELEGATE,
+        description=(
+            "Hand a task to a specialist and get its answer. It sees the task and the context that you give, and nothing "
+            f"else: say all that it needs. Independent tasks can be handed out in one turn.\n{able}"
+        ),
+        effect="read",  # what it does to the world, its own calls do, each kept apart from all others
+        timeout_s=None,
+        retries=0,
+        repeatable=True,
+    )(delegate)
+    return replace(made, delegates=behind)

@@ -1,0 +1,368 @@
+"""A supervisor and its specialists (C-80 to C-82, S12)."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adjourn.checkpoints.errors import AlreadyAnswered, UsageError, WrongGraph
+from adjourn.graph import Limits, Runner, Specialist, build_react, build_supervisor
+from adjourn.nodes import ScriptedModel, approve, reject, tool
+from adjourn.nodes.history import is_legal
+from adjourn.nodes.scripted import call, says
+
+
+def hand(specialist: str, task: str, id: str = "d1") -> Any:
+    return call("delegate", {"specialist": specialist, "task": task}, id=id)
+
+
+class Team:
+    """A supervisor with a searcher and an analyst, over one store; each process is a runner."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.done: list[tuple[str, float, float]] = []
+        self.runners: list[Runner] = []
+        self.models: dict[str, ScriptedModel] = {}
+
+    async def act(self, what: str, takes_s: float = 0.0) -> str:
+        began = time.monotonic()
+        await asyncio.sleep(takes_s)
+        self.done.append((what, began, time.monotonic()))
+        return what
+
+    def tools(self) -> dict[str, Any]:
+        @tool(effect="read")
+        async def search(query: str) -> str:
+            """Search."""
+            return await self.act(f"search {query}", 0.15)
+
+        @tool(effect="read", ask_for=("city",))
+        async def locate(city: str) -> str:
+            """Locate."""
+            return await self.act(f"locate {city}")
+
+        @tool(effect="write", confirm="Publish {what}?")
+        async def publish(what: str) -> str:
+            """Publish."""
+            return await self.act(f"publish {what}", 0.1)
+
+        @tool(effect="write")
+        async def note(what: str) -> str:
+            """Note."""
+            return await self.act(f"note {what}", 0.1)
+
+        return {one.name: one for one in (search, locate, publish, note)}
+
+    def model(self, name: str, turns: list[Any]) -> ScriptedModel:
+        made = self.models[name] = ScriptedModel(turns=turns, by_history=True)
+        return made
+
+    def graph(self, *, boss: list[Any], search: list[Any], analysis: list[Any] = [], **settings: Any) -> Any:  # noqa: B006
+        tools = self.tools()
+        specialists = [
+            Specialist(
+                name="search",
+                about="finds things",
+                prompt="You search.",
+                tools=[tools["search"], tools["locate"], tools["note"]],
+                model=self.model("search", search),
+                limits=settings.pop("search_limits", Limits(max_steps=6)),
+            ),
+            Specialist(
+                name="analysis",
+                about="sums things up",
+                tools=[tools["publish"], tools["note"]],
+                model=self.model("analysis", analysis),
+            ),
+        ]
+        return build_supervisor(self.model("boss", boss), specialists, name="team", **settings)
+
+    def runner(self, **settings: Any) -> Runner:
+        made = Runner(self.graph(**settings), f"sqlite:///{self.folder / 'adjourn.db'}")
+        self.runners.append(made)
+        return made
+
+    async def rows(self) -> list[Any]:
+        """All runs, the supervisor's first."""
+        found = []
+        for name in ("team", "team.search", "team.analysis"):
+            from adjourn.checkpoints import journal
+
+            found += await self.runners[0].database.aread(
+                lambda c, name=name: journal.list_runs(c, graph=name, limit=None)
+            )
+        return found
+
+    async def check_histories(self) -> None:
+        for row in await self.rows():
+            state = await self.runners[0].graph.aget_state({"configurable": {"thread_id": row.thread_id}})
+            assert is_legal(state.values["messages"]), row.id
+
+
+@pytest.fixture
+def team(tmp_path):
+    made = Team(tmp_path)
+    yield made
+    for runner in made.runners:
+        runner.close()
+    for model in made.models.values():
+        assert model.violations == []
+
+
+ONE_AFTER_ANOTHER = {
+    "boss": [
+        says("", hand("search", "Find the company.")),
+        says("", hand("analysis", "Sum up its product.", "d2")),
+        "It makes a vector database.",
+    ],
+    "search": [
+        says("", call("search", {"query": "vector"}, id="x1")),
+        says("", call("publish", {"what": "all"}, id="x1")),  # not its tool
+        "The company is V.",
+    ],
+    "analysis": [says("", call("note", {"what": "V"}, id="x1")), "Its product is a database."],
+}
+
+
+async def test_s12_c80_a_supervisor_hands_tasks_on_and_sees_answers_alone(team):
+    heard: list[Any] = []
+    run = await team.runner(**ONE_AFTER_ANOTHER).start("帮我查一下", on_event=heard.append)
+    assert (run.status, run.stop_reason, run.answer) == (
+        "finished",
+        "answered",
+        "It makes a vector database.",
+    )
+    boss, search, analysis = await team.rows()
+    assert [one.parent_run_id for one in (boss, search, analysis)] == [None, run.id, run.id]
+    assert [one.path for one in (boss, search, analysis)] == ["", "search", "analysis"]
+    calls = (await team.runners[0].get(search.id)).calls
+    assert [(one.tool, one.error_code) for one in calls] == [("search", None), ("publish", "unknown_tool")]
+    seen = str(team.models["boss"].requests[-1])
+    assert "The company is V." in seen and "vector" not in seen.replace("vector database", "")
+    assert [one[0] for one in team.done] == ["search vector", "note V"]
+    assert {event.path for event in heard} == {"", "search", "analysis"}
+    await team.check_histories()
+
+
+async def test_c80_an_unknown_specialist_is_an_observation(team):
+    run = await team.runner(boss=[says("", hand("nobody", "x")), "so be it"], search=[]).start("go")
+    (only,) = run.calls
+    assert (only.outcome, only.error_code) == ("invalid", "invalid_arguments")
+    assert "search" in only.result and "analysis" in only.result and run.answer == "so be it"
+
+
+async def test_c81_independent_tasks_run_side_by_side_and_writes_apart_from_everything(team):
+    both = says("", hand("search", "a", "d1"), hand("analysis", "b", "d2"))
+    runner = team.runner(
+        boss=[both, "done"],
+        search=[
+            says("", call("search", {"query": "1"}, id="c")),
+            says("", call("note", {"what": "s"}, id="c")),
+            "found",
+        ],
+        analysis=[says("", call("note", {"what": "t"}, id="c")), "summed up"],
+    )
+    run = await runner.start("go")
+    assert [one.outcome for one in run.calls] == ["ok", "ok"]
+    names = {one[0]: one for one in team.done}
+    assert set(names) == {"search 1", "note s", "note t"}  # the same call ids do not meet
+    spans = sorted(one[1:] for one in team.done)
+    for name in ("note s", "note t"):  # C-21: a write overlaps no other call of the family
+        _, began, ended = names[name]
+        assert not [one for one in spans if one != (began, ended) and one[0] < ended and one[1] > began]
+
+
+async def test_c81_a_specialist_at_its_limit_tells_what_it_found(team):
+    turns = [says("", call("search", {"query": str(n)}, id=f"s{n}")) for n in range(2)]
+    runner = team.runner(
+        boss=[says("", hand("search", "a")), "enough"],
+        search=[*turns, "I found one thing."],
+        search_limits=Limits(max_steps=2),
+    )
+    run = await runner.start("go")
+    (only,) = run.calls
+    assert only.error_code == "specialist_stopped"
+    assert "max_steps" in only.result and "I found one thing." in only.result
+    assert run.answer == "enough"
+
+
+async def test_c81_a_run_hands_out_so_many_tasks_and_no_more(team):
+    tasks = [says("", hand("search", f"t{n}", f"d{n}")) for n in range(3)]
+    run = await team.runner(boss=[*tasks, "done"], search=["ok"], max_delegations=2).start("go")
+    assert [one.error_code for one in run.calls] == [None, None, "too_many_calls"]
+
+
+async def test_c81_budgets_count_what_specialists_spend(team):
+    spent = says("", call("search", {"query": "x"}, id="x"), usage=(400, 100))
+    runner = team.runner(
+        boss=[says("", hand("search", "a")), "never said"],
+        search=[spent, says("found", usage=(400, 100))],
+        limits=Limits(max_total_tokens=600),
+    )
+    run = await runner.start("go")
+    assert run.stop_reason == "budget_spent"
+    assert [one.outcome for one in run.calls] == ["ok"]
+
+
+BOTH_ASK = {
+    "boss": [says("", hand("search", "a", "d1"), hand("analysis", "b", "d2")), "all done"],
+    "search": [says("", call("locate", {}, id="q")), "it is there"],
+    "analysis": [says("", call("publish", {"what": "it"}, id="q")), "it is out"],
+}
+
+
+@pytest.mark.parametrize("first", [0, 1])
+async def test_c82_two_specialists_ask_and_are_answered_in_either_order_by_other_processes(team, first):
+    run = await team.runner(**BOTH_ASK).start("go", by="wang")
+    assert run.status == "interrupted"
+    questions = run.interrupts
+    assert sorted((one.path, one.tool) for one in questions) == [
+        ("analysis", "publish"),
+        ("search", "locate"),
+    ]
+    assert [row.status for row in await team.rows()] == ["interrupted"] * 3
+    answers = {one.id: {"city": "北京"} if one.tool == "locate" else approve() for one in questions}
+    order = [questions[first], questions[1 - first]]
+    once = await team.runner(**BOTH_ASK).resume(run.id, {order[0].id: answers[order[0].id]}, by="li")
+    assert once.status == "interrupted" and [one.id for one in once.interrupts] == [order[1].id]
+    with pytest.raises(AlreadyAnswered):
+        await team.runner(**BOTH_ASK).resume(run.id, {order[0].id: answers[order[0].id]}, by="li")
+    over = await team.runner(**BOTH_ASK).resume(run.id, {order[1].id: answers[order[1].id]}, by="chen")
+    assert (over.status, over.answer) == ("finished", "all done")
+    assert sorted(one[0] for one in team.done) == ["locate 北京", "publish it"]
+    assert [row.status for row in await team.rows()] == ["finished"] * 3
+    await team.check_histories()
+
+
+async def test_c82_a_no_reaches_the_specialist_and_finished_siblings_do_not_run_again(team):
+    turns = {
+        **BOTH_ASK,
+        "search": [says("", call("search", {"query": "1"}, id="q")), "found"],
+        "analysis": [says("", call("publish", {"what": "it"}, id="q")), "it stays in"],
+    }
+    run = await team.runner(**turns).start("go")
+    (question,) = run.interrupts
+    assert [(one.call_id, one.outcome) for one in run.calls] == [("d1", "ok"), ("d2", "waiting")]
+    over = await team.runner(**turns).resume(run.id, {question.id: reject("not now")}, by="li")
+    assert over.status == "finished"
+    assert [one[0] for one in team.done] == ["search 1"]
+    (call_row,) = (await team.runners[0].get((await team.rows())[2].id)).calls
+    assert call_row.outcome == "declined" and "not now" in call_row.result
+
+
+async def test_c82_a_question_several_levels_deep_is_answered_with_its_path(team, tmp_path):
+    tools = team.tools()
+
+    def nested():
+        inner = build_supervisor(
+            ScriptedModel(turns=[says("", hand("deep", "y")), "middle done"], by_history=True),
+            [
+                Specialist(
+                    name="deep",
+                    about="goes deep",
+                    tools=[tools["publish"]],
+                    model=ScriptedModel(
+                        turns=[says("", call("publish", {"what": "d"}, id="p")), "deep done"], by_history=True
+                    ),
+                )
+            ],
+            name="middle",
+        )
+        return build_supervisor(
+            ScriptedModel(turns=[says("", hand("middle", "x")), "top done"], by_history=True),
+            [Specialist(name="middle", about="in between", graph=inner)],
+            name="top",
+        )
+
+    with Runner(nested(), f"sqlite:///{tmp_path}/deep.db") as one:
+        run = await one.start("go")
+    assert [(one.path, one.tool) for one in run.interrupts] == [("middle/deep", "publish")]
+    with Runner(nested(), f"sqlite:///{tmp_path}/deep.db") as other:
+        over = await other.resume(run.id, {run.interrupts[0].id: approve()}, by="li")
+    assert (over.status, over.answer) == ("finished", "top done")
+    assert [one[0] for one in team.done] == ["publish d"]
+
+
+async def test_c82_a_cancel_reaches_down_and_what_waits_below_is_closed(team):
+    run = await team.runner(**BOTH_ASK).start("go", thread_id="t")
+    over = await team.runner(**BOTH_ASK).cancel(run.id, by="li")
+    assert over.status == "cancelled"
+    assert [row.status for row in await team.rows()] == ["cancelled"] * 3
+    assert over.interrupts == () and team.done == []
+
+
+async def test_c82_a_cancel_reaches_a_specialist_at_work(team):
+    entered = asyncio.Event()
+
+    @tool(effect="read")
+    async def slow() -> str:
+        """Slow."""
+        entered.set()
+        await asyncio.sleep(60)
+        return "late"
+
+    graph = build_supervisor(
+        ScriptedModel(turns=[says("", hand("deep", "x")), "never"], by_history=True),
+        [
+            Specialist(
+                name="deep",
+                about="slow",
+                tools=[slow],
+                model=ScriptedModel(turns=[says("", call("slow", {}, id="s")), "never"], by_history=True),
+            )
+        ],
+        name="team",
+    )
+    with Runner(graph, f"sqlite:///{team.folder}/c.db") as runner:
+        running = asyncio.create_task(runner.start("go", run_id="run_c"))
+        await entered.wait()
+        over = await runner.cancel("run_c")
+        await running
+        assert (over.status, [one.outcome for one in over.calls]) == ("cancelled", ["cancelled"])
+        from adjourn.checkpoints import family, journal
+
+        (below,) = await runner.database.aread(lambda c: family.below(c, "run_c"))
+        child = await runner.database.aread(lambda c: journal.read_run(c, below))
+        assert (child.status, child.lease_owner) == ("cancelled", None)
+
+
+async def test_c50_a_plain_message_closes_the_questions_below(team):
+    run = await team.runner(**BOTH_ASK).start("go", thread_id="t")
+    fresh = {**BOTH_ASK, "boss": ["x", "x", "well then"]}
+    again = await team.runner(**fresh).start("leave it", thread_id="t")
+    assert again.status == "finished"
+    rows = await team.rows()
+    assert [row.stop_reason for row in rows if row.id != again.id] == ["dismissed"] * 3
+    assert (await team.runners[0].get(run.id)).interrupts == ()
+
+
+async def test_a_run_below_is_resumed_through_the_one_it_works_for(team):
+    run = await team.runner(**BOTH_ASK).start("go")
+    child = next(row for row in await team.rows() if row.parent_run_id)
+    with pytest.raises(WrongGraph):
+        await team.runner(**BOTH_ASK).resume(child.id, {run.interrupts[0].id: approve()})
+
+
+@pytest.mark.parametrize(
+    ("specialists", "why"),
+    [
+        ([], "needs a specialist"),
+        ([Specialist(name="a b", about="x")], "letters, digits"),
+        ([Specialist(name="a", about=" ")], "what it is good at"),
+        ([Specialist(name="a", about="x"), Specialist(name="a", about="y")], "two specialists"),
+    ],
+)
+def test_what_could_be_no_team_is_refused_when_it_is_built(specialists, why):
+    with pytest.raises(UsageError, match=why):
+        build_supervisor(ScriptedModel(turns=[]), specialists)
+
+
+def test_c80_levels_are_bounded():
+    graph = build_react(ScriptedModel(turns=[]), [])
+    for _ in range(3):
+        graph = build_supervisor(ScriptedModel(turns=[]), [Specialist(name="a", about="x", graph=graph)])
+    with pytest.raises(UsageError, match="4 levels"):
+        build_supervisor(ScriptedModel(turns=[]), [Specialist(name="a", about="x", graph=graph)])
