@@ -43,6 +43,9 @@ soak: .venv/.ready ## the proofs of scale: a minute of writing, races of 500 rou
 	@ADJOURN_SOAK_S=60 $(BIN)/python -m pytest tests/store/test_scale.py --timeout 600
 	@ADJOURN_RACES=500 ADJOURN_WAITING=1000 $(BIN)/python -m pytest tests/store/test_races.py -s
 
+langgraph-tests: .venv/.ready ## LangGraph's own tests on this saver: make langgraph-tests CHECKOUT=DIR
+	@$(BIN)/python tests/store/langgraph_suite.py $(CHECKOUT)
+
 crash: .venv/.ready ## kill runs at every point, 2,000 times
 	@ADJOURN_KILLS=2000 $(BIN)/python -m pytest tests/crash -s
 
@@ -52,4 +55,4 @@ build: .venv/.ready ## the wheel, and the smoke test against it in an empty envi
 format: .venv/.ready ## let ruff write the code its way
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-.PHONY: help setup demo test lint bench soak crash build format
+.PHONY: help setup demo test lint bench soak langgraph-tests crash build format

@@ -48,10 +48,11 @@ def honest(run: Run, world: World) -> Mapping[str, Any]:
     return answers
 
 
-async def go(app: Runner, world: World) -> Run:
+async def go(app: Runner, effects: Path) -> Run:
     """From wherever the flow stands to its end."""
     rows = await app.list(statuses=(), limit=None)
     run = await app.get(RUN) if rows else await app.start("go", run_id=RUN, thread_id="t")
+    world = World(effects)
     people = ["li", "chen"] * 50
     while run.status in ("running", "interrupted"):
         if run.status == "running":
@@ -72,7 +73,7 @@ def child(url: str, effects: str, last: int | None, out: str) -> None:
     points = Points(last)
     try:
         app = runner(url, Path(effects), points)
-        run = asyncio.run(go(app, World(Path(effects))))
+        run = asyncio.run(go(app, Path(effects)))
         app.close()
         app.database.close()
         left: dict[str, Any] = {"status": run.status, "points": points.count}

@@ -75,7 +75,7 @@ def graph(effects: Path, first: str) -> Graph:
         says("", call("look", {"what": "a"}, id="c1"), call(first, {"what": "b"}, id="c2")),
         "all done",
     ]
-    slow = [says("all done", delay_s=LEASE_S)]
+    slow = [says("all done", delay_s=4 * LEASE_S)]
     model = ScriptedModel(turns=slow if first == "model" else turns, by_history=True)
     return build_react(model, tools(effects))
 

@@ -10,10 +10,13 @@ from langchain_core.messages import ToolMessage
 from runs.shop import Shop
 from sqlalchemy import update
 
+from adjourn.checkpoints import leases
 from adjourn.checkpoints.database import format_time
 from adjourn.checkpoints.errors import AlreadyAnswered, Expired, ToolDefinitionError, UsageError
+from adjourn.checkpoints.lifecycle import RunEvent
 from adjourn.checkpoints.run_schema import interrupts
-from adjourn.nodes import approve, confirm_risky, params_required, reject, tool
+from adjourn.graph import Runner, Specialist, build_supervisor
+from adjourn.nodes import ScriptedModel, approve, confirm_risky, params_required, reject, tool
 from adjourn.nodes.scripted import call, says
 
 HOUR_S = 3600
@@ -284,3 +287,55 @@ async def test_c40_whether_a_write_happened_is_asked_without_an_end(house, rows)
     assert "expires_in_s" not in asked
     sure = make_question(waiting, drop, InterruptType.CONFIRM_RISKY, "?", {}, run_id="r", step=1)
     assert sure["expires_in_s"] == HOUR_S
+
+
+async def test_c49_c82_a_question_inside_a_specialist_expires_and_the_run_above_goes_on(house, url):
+    """It is found by a look at the run above, which alone is let go on, and only when nothing below is open."""
+    ran = []
+    drop, never = asker(ran, expires_in_s=HOUR_S), asker(ran, name="drop_never")
+    calls = [DROP, call("drop_never", {"table": "t"}, id="n")]
+
+    def hand(name, id):
+        return call("delegate", {"specialist": name, "task": "do it"}, id=id)
+
+    def specialist(name, tools, asks):
+        model = ScriptedModel(turns=[says("", asks), f"{name} is done"], by_history=True)
+        return Specialist(name=name, about=name, tools=tools, model=model)
+
+    boss = ScriptedModel(
+        turns=[says("", hand("timed", "a"), hand("patient", "b")), "all done"], by_history=True
+    )
+    graph = build_supervisor(
+        boss, [specialist("timed", [drop], calls[0]), specialist("patient", [never], calls[1])], name="team"
+    )
+    with Runner(graph, url) as runner:
+        run = await runner.start("go")
+        assert await runner.expire() == []  # it waits, and so do those below
+        timed = next(one for one in run.interrupts if one.tool == "drop")
+        pass_time(runner, timed.id)
+        assert [one.tool for one in (await runner.get(run.id)).interrupts] == ["drop_never"]
+        assert await runner.expire() == []
+        with pytest.raises(Expired):
+            await runner.resume(run.id, {timed.id: approve()})
+        (patient,) = (await runner.get(run.id)).interrupts
+        pass_time(runner)
+        change = update(interrupts).where(interrupts.c.id == patient.id)
+        past = format_time(datetime.now(UTC) - timedelta(seconds=1))
+        runner.database.write(lambda connection: connection.execute(change.values(expires_at=past)))
+        assert await runner.expire() == [run.id]
+        done = await runner.recover(run.id)
+        assert (done.status, done.answer, ran) == ("finished", "all done", [])
+        assert await runner.expire() == []
+
+
+async def test_c36_c49_a_process_that_dies_after_it_took_an_expired_run_on_loses_nothing(house):
+    """It had claimed the run and done no more: the next one recovers it, with the same outcome."""
+    ran = []
+    runner = house.runner(turns(DROP), tools=[asker(ran, expires_in_s=HOUR_S)])
+    run = await runner.start("go")
+    pass_time(runner)
+    await runner.expire()
+    runner.database.write(lambda c: leases.claim(c, run.id, RunEvent.GO_ON, owner="dead", lease_s=-1))
+    assert await runner.expire() == []  # somebody drives it
+    run = await runner.recover(run.id)
+    assert (run.status, run.calls[0].outcome, ran) == ("finished", "expired", [])

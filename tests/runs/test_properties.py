@@ -3,7 +3,7 @@ C-21, C-34 to C-36).
 
 A crash is a database that refuses everything from some transaction on, that transaction stored or not: nothing that
 the owner does afterwards reaches the store. The next owner comes when the first one has ended, as after its lease.
-`ADJOURN_RUN_EXAMPLES` sets how many runs are made up; 40 take about 20 seconds.
+`ADJOURN_RUN_EXAMPLES` sets how many runs are made up; 60 take about 20 seconds.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from adjourn.nodes import (
 )
 from adjourn.nodes.scripted import call, says
 
-EXAMPLES = int(os.environ.get("ADJOURN_RUN_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("ADJOURN_RUN_EXAMPLES", "60"))
 TIME_LIMIT_S = 0.04
 KEEPS_S = 0.09  # of a tool that passes its limit
 READS, WRITES = ("look", "look_slowly", "look_rarely"), ("pay", "put", "send")

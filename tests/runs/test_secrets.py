@@ -10,6 +10,7 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from pydantic import AfterValidator, Field
 from sqlalchemy import text
 
+from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import InvalidAnswer, KeyLost, UsageError
 from adjourn.graph import Runner, build_react
 from adjourn.graph.keys import VARIABLE
@@ -329,10 +330,15 @@ async def test_c73_a_key_file_that_others_can_read_is_warned_of(house, vault, tm
 
 
 async def test_c73_a_store_in_memory_has_a_key_of_its_own(vault):
-    with Runner(build_react(ScriptedModel(turns=TURNS), vault.tools()), "sqlite://") as runner:
+    database = Database("sqlite://")
+    graph = build_react(ScriptedModel(turns=TURNS, by_history=True), vault.tools(confirm=True))
+    with Runner(graph, database) as runner:
         run = await runner.start("go")
         run = await answered(runner, run, {"password": PASSWORD})
-        assert (run.status, vault.seen[0][1]) == ("finished", PASSWORD)
+    with Runner(graph, database) as other:
+        run = await answered(other, run, approve())
+    assert (run.status, vault.seen[0][1]) == ("finished", PASSWORD)
+    database.close()
 
 
 async def test_c61_c73_a_write_in_doubt_under_a_lost_key_makes_the_next_one_ask(house, tmp_path):

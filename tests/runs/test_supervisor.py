@@ -1,6 +1,7 @@
 """A supervisor and its specialists (C-80 to C-82, S12)."""
 
 import asyncio
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from adjourn.checkpoints.errors import AlreadyAnswered, UsageError, WrongGraph
 from adjourn.graph import Limits, Runner, Specialist, build_react, build_supervisor
+from adjourn.graph.cli import main
 from adjourn.nodes import ScriptedModel, approve, reject, tool
 from adjourn.nodes.history import is_legal
 from adjourn.nodes.scripted import call, says
@@ -366,3 +368,38 @@ def test_c80_levels_are_bounded():
         graph = build_supervisor(ScriptedModel(turns=[]), [Specialist(name="a", about="x", graph=graph)])
     with pytest.raises(UsageError, match="4 levels"):
         build_supervisor(ScriptedModel(turns=[]), [Specialist(name="a", about="x", graph=graph)])
+
+
+async def test_c80_a_look_at_the_supervisor_shows_its_specialists(team, capsys):
+    both = says("", hand("search", "a", "d1"), hand("analysis", "b", "d2"))
+    asks = says("", call("publish", {"what": "V"}, id="c"))
+    runner = team.runner(
+        boss=[both, "done"],
+        search=[says("", call("search", {"query": "1"}, id="c")), "found"],
+        analysis=[asks, "summed up"],
+    )
+    run = await runner.start("go", run_id="run_team")
+    await runner.resume(run.id, {run.interrupts[0].id: approve()}, by="li")
+    store = ["--store", f"sqlite:///{team.folder / 'adjourn.db'}", "--lang", "en"]
+    assert main(["show", "run_team", "--timeline", *store]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    lines = [line[:27].rstrip() for line in shown if " ms" in line and line[:27].strip()]
+    boss, search, analysis = await team.rows()
+    assert lines[:8] == [
+        f"  {(await runner.get(boss.id)).steps[0].model}",
+        "┌ delegate → search",
+        f"│   {(await runner.get(search.id)).steps[0].model}",
+        "│   search",
+        f"│   {(await runner.get(search.id)).steps[1].model}",
+        "└ delegate → analysis",
+        f"    {(await runner.get(analysis.id)).steps[0].model}",
+        "    publish",
+    ]
+    assert main(["show", "run_team", *store]) == 0
+    assert f"↳ analysis {analysis.id} finished (answered)" in capsys.readouterr().out
+    assert main(["show", "run_team", "--html", "-", *store]) == 0
+    page = capsys.readouterr().out
+    links = set(re.findall(r'<a href="#([^"]+)" aria-label', page))
+    assert f"{analysis.id}-s1-c0" in links
+    assert {one for one in links if f'id="{one}"' not in page} == set()
+    assert page.count("<svg") == (await runner.get(run.id))._repr_html_().count("<svg") == 1

@@ -196,10 +196,14 @@ async def test_c21_behind_calls_that_were_given_up_and_never_end_nobody_waits_fo
     assert "not ended" in told(house, "b")["message"]
 
 
-async def test_c21_a_cancel_reaches_a_call_that_waits_for_its_turn(house):
-    @tool(effect="read", rate="1/20s")
+@pytest.mark.parametrize("effect", ["read", "write"])
+async def test_c21_c59_a_cancel_reaches_a_call_that_waits_for_its_turn(house, effect):
+    ran = []
+
+    @tool(effect=effect, rate="1/20s")
     async def look(n: int) -> int:
         """Look."""
+        ran.append(n)
         return n
 
     turn = says("", call("look", {"n": 1}, id="a"), call("look", {"n": 2}, id="b"))
@@ -215,5 +219,5 @@ async def test_c21_a_cancel_reaches_a_call_that_waits_for_its_turn(house):
     began = time.monotonic()
     run = await runner.cancel("run_x")
     assert time.monotonic() - began < 1
-    assert [one.outcome for one in run.calls] == ["ok", "cancelled"]
+    assert ([one.outcome for one in run.calls], ran) == (["ok", "cancelled"], [1])
     await task

@@ -259,7 +259,32 @@ def test_c83_other_urls_are_refused(url):
 
 
 _URL_PIECES = st.sampled_from(
-    ["https://", "http://", "api.example.com", "x.example.org", "evil.com", "@", ":", "/", "\\", "#", "?", ".", "%2e", "443", "80", "user", "[", "]", "::1", "。", ";", "&", "//", "*"]
+    [
+        "https://",
+        "http://",
+        "api.example.com",
+        "x.example.org",
+        "evil.com",
+        "@",
+        ":",
+        "/",
+        "\\",
+        "#",
+        "?",
+        ".",
+        "%2e",
+        "443",
+        "80",
+        "user",
+        "[",
+        "]",
+        "::1",
+        "。",
+        ";",
+        "&",
+        "//",
+        "*",
+    ]
 )
 
 

@@ -119,6 +119,8 @@ ERRORS = [
     errors.ToolDefinitionError("no"),
     errors.RunNotFound("run_1"),
     errors.InterruptNotFound("run_1", "int_1", ("int_2",)),
+    errors.CheckpointNotFound("run_1", "1f0"),
+    errors.WouldRepeat("run_1", "1f0", ("pay (ok, call c1 of step 1)",)),
     errors.RunBusy("run_1", "host:1", "2026"),
     errors.InvalidAnswer("int_1", {"environment": "'moon' is not one of ['prod']", "": "bad"}),
     errors.AlreadyAnswered("int_1", "answered", "li", "2026"),

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import pytest
 import tiktoken
@@ -231,3 +232,17 @@ def test_c76_tiktoken_is_imported_only_where_it_counts():
     code = "import sys, adjourn.nodes.trimming, adjourn.nodes.tokens; print('tiktoken' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_c76_what_goes_back_to_its_provider_is_counted() -> None:
+    def said(*blocks: dict[str, Any]) -> AIMessage:
+        return AIMessage("yes", additional_kwargs={"sent_as": {"origin": "a", "blocks": list(blocks)}})
+
+    count = counter_for("claude-5")
+    text = {"type": "text", "text": "yes"}
+    plain = count(AIMessage("yes"))
+    assert count(said(text, {"type": "tool_use", "id": "a"})) == plain
+    thought = count(said(text, {"type": "thinking", "thinking": "hm " * 100, "signature": "x" * 500}))
+    assert thought == plain + estimate("hm " * 100)
+    found = {"type": "web_search_tool_result", "content": [{"title": "t" * 400}]}
+    assert count(said(text, found)) > plain + 50

@@ -16,6 +16,11 @@ _children = (
 )
 
 
+def children(connection: Connection, run_id: str) -> list[str]:
+    """The runs that work for a run itself, oldest first."""
+    return [row[0] for row in connection.execute(_children, {"parents": [run_id]})]
+
+
 def below(connection: Connection, run_id: str) -> list[str]:
     """The runs that work for a run, and for those: nearest first, oldest first."""
     return [one for one, _ in _below(connection, run_id)]

@@ -417,9 +417,7 @@ def read_run(connection: Connection, run_id: str) -> RunRow:
     return RunRow.of(row)
 
 
-_progress = Statement(
-    lambda _: select(runs.c.status, runs.c.last_event).where(runs.c.id == bindparam("id_"))
-)
+_progress = Statement(lambda _: select(runs.c.status, runs.c.last_event).where(runs.c.id == bindparam("id_")))
 
 
 def read_progress(connection: Connection, run_id: str) -> tuple[str, int]:

@@ -159,7 +159,7 @@ calls = Table(
     Column("planned_at", TIME, nullable=False),
     Column("started_at", TIME, comment="NULL: it never ran"),
     Column("ended_at", TIME),
-    Column("took_ms", Integer, comment="time in its tool, all attempts; NULL: it never ran, or its owner died"),
+    Column("took_ms", Integer, comment="in its tool, all attempts; NULL: it never ran, or its owner died"),
     PrimaryKeyConstraint("run_id", "step", "call_id"),
     one_of("effect", Effect),
     one_of("outcome", CallState),

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, true, update
 
+from adjourn.checkpoints import family
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import AlreadyAnswered, Expired
 from adjourn.checkpoints.journal import write_audit
@@ -121,11 +122,17 @@ def next_expiries(connection: Connection, run_ids: Sequence[str]) -> dict[str, s
 
 
 def settled_runs(connection: Connection, graph: str) -> list[str]:
-    """The runs of a graph that wait although no question of theirs is open, oldest first: their questions expired."""
+    """The runs of a graph that wait although no question of theirs, or of those below them, is open, oldest first:
+    their questions expired. Those that work for others go on with these."""
     asked = select(interrupts.c.id).where(
         interrupts.c.run_id == runs.c.id, interrupts.c.state == InterruptState.OPEN.value
     )
     found = select(runs.c.id).where(
         runs.c.graph == graph, runs.c.status == RunStatus.INTERRUPTED.value, ~asked.exists()
     )
-    return list(connection.execute(found.order_by(runs.c.created_at)).scalars())
+    tops = found.where(runs.c.parent_run_id.is_(None)).order_by(runs.c.created_at)
+    return [
+        one
+        for one in connection.execute(tops).scalars().all()
+        if not family.read_interrupts(connection, one, state=InterruptState.OPEN)
+    ]

@@ -4,7 +4,7 @@ A look closes them and no more. When no question of the run is open then, it can
 resumes it drives it, and its calls are answered `expired`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection
 
@@ -53,27 +53,33 @@ def closed_event(
     )
 
 
-def is_overdue(run: Run) -> bool:
-    """Whether the run waits with a question whose time has passed."""
+def _overdue(questions: Iterable[Interrupt]) -> list[str]:
+    """The runs whose questions among these are overdue: of a run, and of those below it."""
     at = now()
-    return run.status == RunStatus.INTERRUPTED and any(one.is_overdue(at) for one in run.questions)
+    return list(dict.fromkeys(one.run_id for one in questions if one.is_overdue(at)))
+
+
+def _expire_all(connection: Connection, run_ids: Iterable[str]) -> list[Event]:
+    return [event for one in run_ids for event in expire(connection, one)]
 
 
 def read_current(database: Database, run_id: str) -> Run:
     """The run as it stands now. Raises `RunNotFound`."""
     run = database.read(lambda connection: read_run(connection, run_id))
-    if not is_overdue(run):
+    due = _overdue(run.interrupts) if run.status == RunStatus.INTERRUPTED else []
+    if not due:
         return run
-    database.write(lambda connection: expire(connection, run_id))
+    database.write(lambda connection: _expire_all(connection, due))
     return database.read(lambda connection: read_run(connection, run_id))
 
 
 async def aread_current(database: Database, run_id: str) -> Run:
     """`read_current`, for who can await."""
     run = await database.aread(lambda connection: read_run(connection, run_id))
-    if not is_overdue(run):
+    due = _overdue(run.interrupts) if run.status == RunStatus.INTERRUPTED else []
+    if not due:
         return run
-    await database.awrite(lambda connection: expire(connection, run_id))
+    await database.awrite(lambda connection: _expire_all(connection, due))
     return await database.aread(lambda connection: read_run(connection, run_id))
 
 
@@ -81,11 +87,9 @@ async def asked(database: Database, run_id: str) -> tuple[Sequence[Interrupt], S
     """The questions of a run and of those below it, after those whose time has passed were closed; also the events of that."""
     told: Sequence[Event] = ()
     found = await database.aread(lambda connection: family.read_interrupts(connection, run_id))
-    overdue = {one.run_id for one in found if one.is_overdue(now())}
-    if overdue:
-        told = await database.awrite(
-            lambda connection: [event for one in overdue for event in expire(connection, one)]
-        )
+    due = _overdue(found)
+    if due:
+        told = await database.awrite(lambda connection: _expire_all(connection, due))
         found = await database.aread(lambda connection: family.read_interrupts(connection, run_id))
     return found, told
 

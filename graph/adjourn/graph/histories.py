@@ -12,9 +12,11 @@ from langchain_core.messages import (
     AIMessage,
     AnyMessage,
     BaseMessage,
+    BaseMessageChunk,
     HumanMessage,
     SystemMessage,
     ToolMessage,
+    message_chunk_to_message,
 )
 
 from adjourn.checkpoints.errors import UsageError
@@ -75,7 +77,8 @@ def _kept(messages: Sequence[Given]) -> list[AnyMessage]:
         if isinstance(one, AIMessage):
             names |= {str(call["id"]): call["function"]["name"] for call in sent_calls(one)}
         elif isinstance(one, ToolMessage):  # OpenAI's shape has no name, nor whether it went well
-            named = {"name": one.name or names.get(one.tool_call_id), "status": status_of(one.text)}
+            status = one.status if one.status == "error" else status_of(one.text)
+            named = {"name": one.name or names.get(one.tool_call_id), "status": status}
             history[place] = one.model_copy(update=named)
     return history
 
@@ -83,6 +86,8 @@ def _kept(messages: Sequence[Given]) -> list[AnyMessage]:
 def _message(place: int, given: Given) -> AnyMessage:
     if isinstance(given, Mapping):
         given = _of_openai(place, given)
+    if isinstance(given, BaseMessageChunk):
+        given = message_chunk_to_message(given)
     if isinstance(given, AIMessage):
         ids = [call["id"] for call in sent_calls(given)]
         if None in ids or "" in ids or len(set(ids)) < len(ids):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import KeyLost, StoreError, UsageError
@@ -19,6 +20,8 @@ from adjourn.nodes.sealing import Keyring
 VARIABLE = "ADJOURN_KEY"
 
 log = logging.getLogger("adjourn.run")
+
+_IN_MEMORY: WeakKeyDictionary[Database, str] = WeakKeyDictionary()  # the key of a store that nobody keeps
 
 
 def keyring_of(database: Database, given: str | Sequence[str] | None, secret: Sequence[str]) -> Keyring:
@@ -33,7 +36,7 @@ def keyring_of(database: Database, given: str | Sequence[str] | None, secret: Se
     if ring:
         return ring
     if database.in_memory:
-        return Keyring([Keyring.new_key()])
+        return Keyring([_IN_MEMORY.setdefault(database, Keyring.new_key())])
     if database.is_sqlite:
         return _of_file(key_file(database))
     if secret:

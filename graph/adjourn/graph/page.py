@@ -9,7 +9,7 @@ from adjourn.checkpoints.records import AuditRow, CallRow, Interrupt, StepRow
 from adjourn.graph.captions import caption, length, moment
 from adjourn.graph.picture import legend, safe, svg
 from adjourn.graph.run import Run, observation
-from adjourn.graph.timeline import timeline
+from adjourn.graph.timeline import anchor_of, timeline
 from adjourn.graph.why import why
 
 LONG = 300  # characters: what is longer is folded away under its first line
@@ -37,7 +37,7 @@ def run_page(run: Run, language: str, at: str) -> str:
             f'<h2>{label}</h2><div class="figure" role="region" tabindex="0" aria-label="{label}">{figure}</div>',
             legend(language),
             f'<h2 id="steps">{safe(caption("page.steps", language))}</h2>',
-            *_steps(run, language),
+            *_steps(run, language, 0),
             _words("page.answer", run.answer, language),
             _audit(run.audit, language),
             "</main>",
@@ -78,31 +78,38 @@ def _words(key: str, words: str | None, language: str) -> str:
     return f"<section><h2>{safe(caption(key, language))}</h2><div class=words>{safe(words[:MOST])}</div></section>"
 
 
-def _steps(run: Run, language: str) -> Iterator[str]:
+def _steps(run: Run, language: str, depth: int) -> Iterator[str]:
+    """The steps of a run; `depth` counts the specialists that it is inside of."""
     known = {one.step: one for one in run.steps}
     asked = {(one.step, one.call_id) for one in run.calls}
     for step in sorted({*known, *(one.step for one in run.calls), *(one.step for one in run.questions)}):
-        calls = [_call(run, one, language) for one in run.calls if one.step == step]
+        calls = [_call(run, one, language, depth) for one in run.calls if one.step == step]
         others = [one for one in run.questions if one.step == step and (one.step, one.call_id) not in asked]
         loose = "".join(_question(one, language) for one in others)
         yield (
-            f"<section class=step>{_step_head(step, known.get(step), language)}{''.join(calls)}"
-            + (f'<article id="s{step}-q">{loose}</article>' if loose else "")
+            f"<section class=step>{_step_head(run, step, known.get(step), language, depth)}{''.join(calls)}"
+            + (
+                f'<article id="{safe(anchor_of(run, depth, f"s{step}-q"))}">{loose}</article>'
+                if loose
+                else ""
+            )
             + "</section>"
         )
 
 
-def _step_head(step: int, row: StepRow | None, language: str) -> str:
+def _step_head(run: Run, step: int, row: StepRow | None, language: str, depth: int) -> str:
     told = ""
     if row is not None:
         tokens = ""
         if row.input_tokens is not None:
             tokens = f" · {row.input_tokens:,} + {row.output_tokens or 0:,} {caption('page.token', language)}"
         told = f" <span class=dim>{safe(f'{row.model} · {length(row.latency_ms)}{tokens}')}</span>"
-    return f'<h3 id="s{step}">{safe(caption("step", language, step=step))}{told}</h3>'
+    whose = f"{run.row.path} · " if depth else ""
+    anchor = safe(anchor_of(run, depth, f"s{step}"))
+    return f'<h3 id="{anchor}">{safe(whose + caption("step", language, step=step))}{told}</h3>'
 
 
-def _call(run: Run, call: CallRow, language: str) -> str:
+def _call(run: Run, call: CallRow, language: str, depth: int) -> str:
     took = None if call.took_ms is None else length(call.took_ms)
     attempts = caption("page.attempts", language, attempts=call.attempts) if call.attempts > 1 else None
     told = " · ".join(one for one in (call.outcome, call.error_code, took, attempts) if one)
@@ -110,7 +117,7 @@ def _call(run: Run, call: CallRow, language: str) -> str:
     kept = call.error or {}
     error = f"{kept.get('class', '')}: {kept.get('text', '')}" if kept else None
     parts = [
-        f'<article id="s{call.step}-c{call.position}"><h4>{safe(call.tool)} '
+        f'<article id="{safe(anchor_of(run, depth, f"s{call.step}-c{call.position}"))}"><h4>{safe(call.tool)} '
         f'<span class="pill {_tone(call)}">{safe(told)}</span> <span class=dim>{safe(call.call_id)}</span></h4>',
         _value("page.arguments", arguments, language),
         _value("page.result", observation(call), language),
@@ -120,8 +127,16 @@ def _call(run: Run, call: CallRow, language: str) -> str:
             for one in run.questions
             if (one.step, one.call_id) == (call.step, call.call_id)
         ),
+        *(_child(one, language, depth + 1) for one in run.children_of(call)),
     ]
     return "".join([*parts, "</article>"])
+
+
+def _child(run: Run, language: str, depth: int) -> str:
+    """The run of a specialist, inside the call that it worked for."""
+    reason = f" ({run.shown_reason})" if run.shown_reason else ""
+    head = f"<b>{safe(f'{run.row.path}: {run.status}{reason}')}</b> <span class=dim>{safe(run.id)}</span>"
+    return f"<div class=inner><p>{head}</p>{''.join(_steps(run, language, depth))}</div>"
 
 
 _BAD = frozenset({CallState.FAILED, CallState.INVALID, CallState.UNKNOWN})
@@ -215,6 +230,7 @@ article{border-top:1px solid var(--line);padding:.7rem 0 .2rem;margin-top:.6rem}
 article:target,h3:target{outline:2px solid var(--link);outline-offset:6px;border-radius:2px}
 .pill{font-size:.8em;font-weight:600}.pill.ok{color:var(--ok)}.pill.failed{color:var(--failed)}.pill.waiting{color:var(--waiting)}.pill.other{color:var(--dim)}
 .question{border-left:3px solid var(--waiting);padding-left:.8rem;margin:.6rem 0}.question p{margin:0 0 .3rem}
+.inner{border-left:3px solid var(--model);padding-left:.8rem;margin:.6rem 0}.inner p{margin:0 0 .4rem}
 .value{margin:.3rem 0}.value .name{font-size:.75rem;color:var(--dim)}
 summary{cursor:pointer;font-size:.85rem;color:var(--link)}
 pre{margin:.15rem 0 0;padding:.5rem .7rem;background:var(--code);border-radius:6px;white-space:pre-wrap;overflow-wrap:anywhere;

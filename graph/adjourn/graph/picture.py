@@ -16,7 +16,7 @@ from adjourn.graph.timeline import Bar, Kind, Row, Timeline
 WIDTH = 980
 NAME_X, PLOT_X, PLOT_END, TOLD_X = 26, 214, 790, 804
 TOP, ROW, HEAD, BAR = 40, 24, 24, 13  # heights: axis, row, a step's head, bar
-NAME_CHARACTERS = 26
+NAME_CHARACTERS, INDENT = 26, 14  # a specialist's rows stand further in
 NARROWEST = 2.5  # a bar of a millisecond is still seen
 CHARACTER = 6.4  # width of one, about, at the size of the axis
 
@@ -125,14 +125,15 @@ def _head(step: int, y: int, language: str) -> str:
 
 
 def _row(made: Timeline, row: Row, y: int, language: str, *, links: bool) -> str:
-    name = row.name if len(row.name) <= NAME_CHARACTERS else f"{row.name[: NAME_CHARACTERS - 1]}…"
+    x, most = NAME_X + INDENT * row.depth, NAME_CHARACTERS - 2 * row.depth
+    name = row.name if len(row.name) <= most else f"{row.name[: most - 1]}…"
     told = told_of(row, language)
     weight = ' font-weight="600"' if row.batch is not None else ' opacity=".85"'
     parts = [
         f"<title>{safe(f'{row.name}: {told}')}</title>",
         f'<rect x="0" y="{y}" width="{WIDTH}" height="{ROW}" fill="transparent"/>',
-        _bracket(y) if row.joined else "",
-        f'<text x="{NAME_X}" y="{y + 16}"{weight}>{safe(name)}</text>',
+        _bracket(x, y, row.joined) if row.joined else "",
+        f'<text x="{x}" y="{y + 16}"{weight}>{safe(name)}</text>',
         *(_bar(made, bar, row, y) for bar in row.bars),
         f'<text class="adj-{_tone(row)}" x="{TOLD_X}" y="{y + 16}" font-size="12" fill="{COLOURS[_tone(row)]}">{safe(told)}</text>',
     ]
@@ -143,10 +144,11 @@ def _row(made: Timeline, row: Row, y: int, language: str, *, links: bool) -> str
     return f'<a href="#{safe(row.anchor)}" aria-label="{label}">{body}</a>'
 
 
-def _bracket(y: int) -> str:
-    """Joins a row with the one above it: they ran together."""
-    x = NAME_X - 9
-    return f'<path d="M{x + 5} {y - ROW // 2}h-5v{ROW}h5" fill="none" stroke="currentColor" stroke-opacity=".45"/>'
+def _bracket(x: int, y: int, rows: int) -> str:
+    """Joins a row with the one so many above it: they ran together."""
+    down = ROW * rows
+    path = f"M{x - 4} {y + ROW // 2 - down}h-5v{down}h5"
+    return f'<path d="{path}" fill="none" stroke="currentColor" stroke-opacity=".45"/>'
 
 
 def _bar(made: Timeline, bar: Bar, row: Row, y: int) -> str:

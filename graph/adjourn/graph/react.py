@@ -26,6 +26,7 @@ from adjourn.nodes.permission import Mode, Permission, Rule
 from adjourn.nodes.spending import Prices
 from adjourn.nodes.state import RunState
 from adjourn.nodes.tool import Tool
+from adjourn.nodes.tool_search import MOST, find_tool
 from adjourn.nodes.tools import ToolsNode
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
@@ -51,7 +52,8 @@ def build_react(
     """A compiled LangGraph graph: model, tools, ask and finish, joined as `routes.py` says.
 
     - `model`: any LangChain chat model, or a string such as `"openai:gpt-5"`.
-    - `tools`: what `@tool` made, LangChain tools, and plain functions (which count as writes).
+    - `tools`: what `@tool` made, LangChain tools, and plain functions (which count as writes). Of more than 20 the
+      model is shown a search, `find_tools`, and what it has found by it (C-89).
     - `fallbacks`: models that are asked in their order when `model` cannot be reached (C-58).
     - `limits`: how far a run may go; None: the defaults of `Limits`.
     - `evidence`: tools that must have brought something before an answer counts (C-56); None: any answer does.
@@ -74,6 +76,8 @@ def build_react(
     is not there, and a `max_cost` without the prices of all models.
     """
     known = distinct(as_tool(one) for one in tools)
+    if len(known) > MOST:  # C-89
+        known = distinct([find_tool(known), *known])
     bounds, hides = limits or Limits(), masker or Masker()
     nodes: Mapping[Node, Any] = {
         "model": ModelNode(

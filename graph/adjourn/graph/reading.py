@@ -23,6 +23,7 @@ def read_run(connection: Connection, run_id: str) -> Run:
         journal.read_audit(connection, run_id),
         flow_rows.read(connection, run_id),
         [one for one in everybodys if one.run_id != run_id],
+        [read_run(connection, one) for one in family.children(connection, run_id)],
     )
 
 

@@ -16,7 +16,7 @@ class Run:
     """One run, as it stood when it was read: it does not change by itself; `Runner.get` reads it again.
 
     `interrupts` holds the open questions, `questions` all that were ever asked, `audit` who did what to it,
-    `flow` the steps of its flow, where it has one, `below` the open questions of the runs of its specialists.
+    `flow` the steps of its flow, where it has one, `children` the runs of its specialists, `below` their open questions.
     """
 
     row: RunRow
@@ -26,13 +26,14 @@ class Run:
     audit: Sequence[AuditRow] = ()
     flow: Sequence[FlowStepRow] = ()
     below: Sequence[Interrupt] = ()
+    children: "Sequence[Run]" = ()
     runner: Any = field(
         default=None, compare=False
     )  # that read it; what a form in a notebook answers through
 
     def __reduce__(self) -> tuple[Any, ...]:
         parts = (self.row, self.steps, self.calls, self.questions, self.audit, self.flow, self.below)
-        return Run, parts
+        return Run, (*parts, self.children)
 
     def form(self, *, by: str | None = None) -> Any:
         """The open questions as a form in a notebook, for `by` to answer. Without ipywidgets it prints how to answer.
@@ -114,6 +115,11 @@ class Run:
             "calls": [call_to_dict(one) for one in self.calls],
             "flow": [{"step": one.step, "status": one.status, "reason": one.reason} for one in self.flow],
         }
+
+    def children_of(self, call: CallRow) -> "list[Run]":
+        """The runs that worked for a call: one, for a delegation."""
+        key = (call.step, call.call_id)
+        return [one for one in self.children if (one.row.parent_step, one.row.parent_call_id) == key]
 
     def __str__(self) -> str:
         tail = f" ({self.shown_reason})" if self.shown_reason else ""

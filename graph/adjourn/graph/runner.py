@@ -33,8 +33,8 @@ from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.graph import answers as accept
 from adjourn.graph import expiring, starts
 from adjourn.graph.background import Background
-from adjourn.graph.children import Family, Working
 from adjourn.graph.cancelling import POLL_S, CancelWatch
+from adjourn.graph.children import Family, Working
 from adjourn.graph.closing import close_waiting
 from adjourn.graph.drive import Drive
 from adjourn.graph.keys import check_openable, has_key_file, keyring_of

@@ -11,11 +11,13 @@ from adjourn.checkpoints.errors import UsageError
 from adjourn.graph.may_answer import MayAnswer
 from adjourn.graph.react import Graph, build_react
 from adjourn.graph.specialists import Specialists
-from adjourn.nodes.delegation import delegate_tool
+from adjourn.nodes.delegation import delegate_tool, find_specialists_tool
 from adjourn.nodes.guards import Limits
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.permission import Mode, Rule
 from adjourn.nodes.spending import Prices
+from adjourn.nodes.tool import Tool
+from adjourn.nodes.tool_search import MOST
 
 DEPTH = 3  # levels of specialists: a team of teams of teams is what anybody can still follow
 MAX_DELEGATIONS = 8  # tasks that one run may hand out: each is a run with its own budget
@@ -93,7 +95,7 @@ def build_supervisor(
         raise UsageError(f"there are {behind.depth} levels of specialists; at most {depth} are allowed")
     return build_react(
         model,
-        [delegate_tool(behind.about, behind), *tools],
+        [*_handing_on(behind), *tools],
         fallbacks=fallbacks,
         limits=limits,
         prices=prices,
@@ -105,6 +107,11 @@ def build_supervisor(
         may_answer=may_answer,
         name=name,
     )
+
+
+def _handing_on(behind: Specialists) -> list[Tool]:
+    made = [delegate_tool(behind.about, behind)]
+    return made if len(behind.about) <= MOST else [*made, find_specialists_tool(behind.about)]
 
 
 def _checked(specialists: Iterable[Specialist]) -> list[Specialist]:

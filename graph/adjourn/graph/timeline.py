@@ -6,7 +6,7 @@ the work stays readable; each fold says how long it really was.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -45,8 +45,9 @@ class Bar:
 class Row:
     """One line: a model call, or a tool call with the people who were asked about it.
 
-    `state` is the call's word, or `ok` for a model call. `anchor` names the row within the run. `batch` None: a
-    model call; `joined`: it ran together with the row above.
+    `state` is the call's word, or `ok` for a model call. `anchor` names the row within the page of the run. `batch`
+    None: a model call. `joined`: it ran together with the row so many above; 0: with none. `depth` counts the
+    specialists that the row is inside of; `step` is that of the run at the top.
     """
 
     step: int
@@ -55,7 +56,8 @@ class Row:
     bars: tuple[Bar, ...]
     state: str = "ok"
     batch: int | None = None
-    joined: bool = False
+    joined: int = 0
+    depth: int = 0
 
     @property
     def worked_ms(self) -> float | None:
@@ -154,40 +156,51 @@ class _Clock:
         return Bar(kind, begin, max(begin, end), is_open=ended is None)
 
 
-def _rows(run: Run, clock: _Clock) -> Iterable[Row]:
+def anchor_of(run: Run, depth: int, rest: str) -> str:
+    """What names a part of a run within a page; the run at the top needs no name."""
+    return f"{run.id}-{rest}" if depth else rest
+
+
+def _rows(run: Run, clock: _Clock, depth: int = 0) -> Iterable[Row]:
     asked: dict[tuple[int, str], list[Interrupt]] = {}
     for question in run.questions:
         asked.setdefault((question.step, question.call_id), []).append(question)
     known: Mapping[int, StepRow] = {one.step: one for one in run.steps}
     for step in sorted({*known, *(one.step for one in run.calls), *(one[0] for one in asked)}):
         if step in known:
-            yield _model_row(known[step], clock)
-        mine = [one for one in run.calls if one.step == step]
-        for place, call in enumerate(mine):
-            before = mine[place - 1] if place else None
-            yield _call_row(call, before, asked.pop((step, call.call_id), ()), clock)
+            spoke = clock.bar(Kind.MODEL, known[step].started_at, known[step].ended_at)
+            yield Row(step, known[step].model, anchor_of(run, depth, f"s{step}"), (spoke,), depth=depth)
+        batch, since = None, 0  # of the call before, and how many rows came since
+        for call in (one for one in run.calls if one.step == step):
+            row = _call_row(run, call, asked.pop((step, call.call_id), ()), clock, depth)
+            yield replace(row, joined=since if batch == call.batch else 0)
+            inner = [replace(one, step=step) for one in _inner(run, call, clock, depth + 1)]
+            yield from inner
+            batch, since = call.batch, len(inner) + 1
         for one in [key for key in asked if key[0] == step]:  # questions of a node of one's own
             waits = tuple(_waits(asked.pop(one), clock))
-            yield Row(step, "interrupt", f"s{step}-q", waits, state=_wait_state(waits))
+            anchor = anchor_of(run, depth, f"s{step}-q")
+            yield Row(step, "interrupt", anchor, waits, state=_wait_state(waits), depth=depth)
 
 
-def _model_row(step: StepRow, clock: _Clock) -> Row:
-    spoke = clock.bar(Kind.MODEL, step.started_at, step.ended_at)
-    return Row(step.step, step.model, f"s{step.step}", (spoke,))
+def _inner(run: Run, call: CallRow, clock: _Clock, depth: int) -> Iterable[Row]:
+    for child in run.children_of(call):
+        yield from _rows(child, clock, depth)
 
 
-def _call_row(call: CallRow, before: CallRow | None, asked: Sequence[Interrupt], clock: _Clock) -> Row:
+def _call_row(run: Run, call: CallRow, asked: Sequence[Interrupt], clock: _Clock, depth: int) -> Row:
     bars = list(_waits(asked, clock))
     if call.started_at is not None and call.outcome != CallState.WAITING:
         bars.append(clock.bar(Kind.CALL, call.started_at, call.ended_at))
+    to = [one.row.path.rpartition("/")[2] for one in run.children_of(call)]
     return Row(
         step=call.step,
-        name=call.tool,
-        anchor=f"s{call.step}-c{call.position}",
+        name=" → ".join([call.tool, *to]),
+        anchor=anchor_of(run, depth, f"s{call.step}-c{call.position}"),
         bars=tuple(sorted(bars, key=lambda one: one.begin_ms)),
         state=call.outcome,
         batch=call.batch,
-        joined=before is not None and before.batch == call.batch,
+        depth=depth,
     )
 
 

@@ -14,6 +14,7 @@ from pydantic import Field
 from adjourn.nodes.context import ToolContext
 from adjourn.nodes.tool import Tool, tool
 from adjourn.nodes.tool_errors import ToolError
+from adjourn.nodes.tool_search import FOUND, MOST, Search
 
 DELEGATE = "delegate"
 DELEGATED = "delegated"  # the type of the question that stands for those of a specialist; no row has it
@@ -94,7 +95,9 @@ def delegate_tool(specialists: Mapping[str, str], behind: Any) -> Tool:
         return await children.work(specialist, whole, step=call.step, call_id=call.call_id)
 
     delegate.__annotations__["specialist"] = Literal[tuple(specialists)]
-    able = "\n".join(f"- {name}: {about}" for name, about in specialists.items())
+    many = len(specialists) > MOST
+    able = "\n".join([] if many else [f"- {name}: {about}" for name, about in specialists.items()])
+    able = able or "Find them by find_specialists."
     made = tool(
         name=DELEGATE,
         description=(
@@ -107,3 +110,18 @@ def delegate_tool(specialists: Mapping[str, str], behind: Any) -> Tool:
         repeatable=True,
     )(delegate)
     return replace(made, delegates=behind)
+
+
+def find_specialists_tool(specialists: Mapping[str, str]) -> Tool:
+    """The tool that a model finds specialists by, where there are too many to name them all (C-89)."""
+    search = Search(specialists)
+
+    def find_specialists(query: Annotated[str, Field(min_length=1)]) -> list[dict[str, str]]:
+        return [{"specialist": name, "about": specialists[name]} for name in search.best(query)]
+
+    return tool(
+        name="find_specialists",
+        description=f"Find specialists by what they are good at. There are {len(specialists)}; the best {FOUND} come back.",
+        effect="read",
+        repeatable=True,
+    )(find_specialists)

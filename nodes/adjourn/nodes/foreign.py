@@ -17,9 +17,10 @@ from pydantic.fields import FieldInfo
 from adjourn.checkpoints.errors import ToolDefinitionError
 from adjourn.checkpoints.lifecycle import Effect
 from adjourn.nodes.context import ToolContext
+from adjourn.nodes.definition import checked
 from adjourn.nodes.parameters import ModelParameters, Parameters, SchemaParameters, injection, is_secret
 from adjourn.nodes.results import Told
-from adjourn.nodes.tool import TIMEOUT_S, ConfirmOf, Tool, checked, tool
+from adjourn.nodes.tool import TIMEOUT_S, ConfirmOf, Tool, tool
 from adjourn.nodes.tool_errors import ToolError
 
 _CONTEXT = "__adjourn_context"  # no model can give it: it is no parameter

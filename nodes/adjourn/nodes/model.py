@@ -39,6 +39,7 @@ from adjourn.nodes.state import FRESH, RunState
 from adjourn.nodes.stored_form import assistant_message, continued, is_paused
 from adjourn.nodes.texts import language_of, say
 from adjourn.nodes.tool import Tool
+from adjourn.nodes.tool_search import FIND_TOOLS, shown
 
 log = logging.getLogger("adjourn.model")
 
@@ -73,15 +74,23 @@ class ModelNode:
         self.limits = limits or Limits()
         self.evidence = evidence
         self.prices = prices or {}
-        own = list(provider_tools)
-        self.models = [
-            BoundModel.of(one, self.tools.values(), forced=forced, provider_tools=own)
-            for one in (model, *fallbacks)
-        ]
+        self._asked, self._forced, self._own = (model, *fallbacks), forced, list(provider_tools)
+        self._bound: dict[tuple[str, ...], list[BoundModel]] = {}
+        self.models = self.showing([FIND_TOOLS] if FIND_TOOLS in self.tools else [*self.tools])
         self.requests = Requests(self.models[0].name, system_prompt, max_history_tokens)
         if evidence is not None:
             evidence.check(self.tools)
         check_prices(self.limits, [one.name for one in self.models], self.prices)
+
+    def showing(self, names: Iterable[str]) -> list[BoundModel]:
+        """The models, told of these tools."""
+        key = tuple(names)
+        if key not in self._bound:
+            told = [self.tools[name] for name in key]
+            self._bound[key] = [
+                BoundModel.of(one, told, forced=self._forced, provider_tools=self._own) for one in self._asked
+            ]
+        return self._bound[key]
 
     async def __call__(self, state: RunState, config: RunnableConfig) -> RunState:
         run = run_context(config)
@@ -127,7 +136,7 @@ class _Step:
         self.mended = self._mended()
         self.history = state["messages"] if self.mended is None else self.mended
         self.asking = Asking(
-            node.models,
+            node.showing(shown(self.history, node.tools)) if FIND_TOOLS in node.tools else node.models,
             node.requests.of(self.history, self._notes(), self.language),
             node.tools,
             run,
@@ -175,7 +184,7 @@ class _Step:
 
     def _notes(self) -> list[str]:
         """What the runtime tells the model now (C-88). A turn that its provider paused goes back without a word."""
-        if is_paused(self.history[-1]) and not self.is_last:
+        if self.history and is_paused(self.history[-1]) and not self.is_last:
             return []
         notes = [self.state.get("note")]
         left = steps_left(self.state.get("step", 0), self.node.limits)
@@ -219,12 +228,12 @@ class _Step:
         if whole.problem is not None:
             return await self._refused(whole, cost)
         if whole.paused:
-            return self._goes_on(whole, cost)
+            return self._goes_on(whole, cost, before)
         missing = None if whole.calls or self.node.evidence is None else self._missing(self.node.evidence)
         if missing is not None:
             return await self._sent_back(whole, cost, missing)
         if before is None and self._may_go_on(whole):
-            return self._goes_on(whole, cost, say("runtime.cut", self.language))
+            return self._goes_on(whole, cost, before, say("runtime.cut", self.language))
         return self._accepted(whole, cost, f"msg_{uuid4().hex}" if before is None else str(before.id))
 
     def _cut_message(self) -> AIMessage | None:
@@ -263,12 +272,15 @@ class _Step:
             result["stop_reason"] = StopReason.ANSWERED.value
         return result
 
-    def _goes_on(self, turn: Turn, cost: float, note: str | None = None) -> RunState:
+    def _goes_on(
+        self, turn: Turn, cost: float, before: AIMessage | None, note: str | None = None
+    ) -> RunState:
         """A turn that was cut off (C-10), or that its provider paused (C-13): it stands in the history as it is.
 
         `note` asks the model to continue what was cut off; a paused turn goes back without a word.
         """
-        message_id = f"msg_{uuid4().hex}"
+        message_id = f"msg_{uuid4().hex}" if before is None else str(before.id)
+        self.counters["protocol_errors"] = 0
         self.counters["cut"] = None if note is None else message_id
         self._write(turn, cost, message_id, [], [self._said(turn, message_id, 0), self._step_started()])
         result = self._next("model", note)

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from adjourn.nodes.stored_form import sent_calls
+from adjourn.nodes.kept import CALL_BLOCKS, TEXT_BLOCKS
+from adjourn.nodes.stored_form import SENT_AS, sent_calls
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
@@ -119,7 +120,15 @@ def _cost(message: BaseMessage, tokens: Callable[[str], int]) -> int:
         PER_CALL + tokens(str(call["function"]["name"])) + tokens(_text(call["function"]["arguments"]))
         for call in calls
     )
-    return PER_MESSAGE + said + asked
+    return PER_MESSAGE + said + asked + _cost_of_kept(message, tokens)
+
+
+def _cost_of_kept(message: BaseMessage, tokens: Callable[[str], int]) -> int:
+    """What goes back to its provider beside text and calls: thinking, results of its own tools."""
+    kept = message.additional_kwargs.get(SENT_AS)
+    blocks = (kept.get("blocks") or ()) if isinstance(kept, dict) else ()
+    more = (block for block in blocks if block.get("type") not in TEXT_BLOCKS | CALL_BLOCKS.keys())
+    return sum(tokens(_text(block.get(str(block.get("type"))) or block)) for block in more)
 
 
 def _cost_of_blocks(blocks: Iterable[str | dict[Any, Any]], tokens: Callable[[str], int]) -> int:

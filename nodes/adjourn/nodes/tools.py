@@ -269,7 +269,8 @@ class _Batch:
                 running -= done
                 for task in done - {cancel}:
                     task.result()  # `LeaseLost` and LangGraph's control exceptions pass through
-            if running and all(_is_write(call) for call in batch):  # C-61: a write gets its grace
+            # C-61: a write that is in its tool gets its grace; one that still waits for its turn does not
+            if running and any(_is_write(call) and call["state"] == CallState.STARTED for call in batch):
                 await asyncio.wait(running, timeout=self.limits.cancel_grace_s)
         finally:
             cancel.cancel()

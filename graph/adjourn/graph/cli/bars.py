@@ -32,13 +32,12 @@ def show_bars(screen: Screen, made: Timeline) -> None:
         return
     for line in _axes(made, columns):
         screen.line((f"{' ' * (NAME + 3)}{line}", "dim"))
-    step = None
-    for place, row in enumerate(made.rows):
+    step, joints = None, _joints(made)
+    for row, joint in zip(made.rows, joints, strict=True):
         if row.step != step:
             screen.line((caption("step", screen.language, step=row.step), "bold"))
             step = row.step
-        after = made.rows[place + 1] if place + 1 < len(made.rows) else None
-        screen.line(*_row(screen, made, row, after, columns), cut=True)
+        screen.line(*_row(screen, made, row, joint, columns), cut=True)
     screen.line(*_legend(screen))
 
 
@@ -65,12 +64,20 @@ def _marked(made: Timeline, marks: Sequence[tuple[float, str]], columns: int) ->
     return "".join(line).rstrip()
 
 
-def _row(screen: Screen, made: Timeline, row: Row, after: Row | None, columns: int) -> Sequence[Part]:
-    goes_on = after is not None and after.joined
-    joint = {(False, False): " ", (False, True): "┌", (True, True): "├", (True, False): "└"}[
-        row.joined, goes_on
-    ]
-    parts: list[Part] = [(f"{joint} ", "dim"), f"{set_cell_size(clean(short(row.name, NAME)), NAME)} "]
+def _joints(made: Timeline) -> list[str]:
+    """What stands before each row: a bracket around those that ran together."""
+    up = {place for place, row in enumerate(made.rows) if row.joined}
+    down = {place - made.rows[place].joined for place in up}
+    beside = {one for place in up for one in range(place - made.rows[place].joined + 1, place)}
+    signs = {(False, False): " ", (False, True): "┌", (True, True): "├", (True, False): "└"}
+    joints = [signs[place in up, place in down] for place in range(len(made.rows))]
+    return ["│" if sign == " " and place in beside else sign for place, sign in enumerate(joints)]
+
+
+def _row(screen: Screen, made: Timeline, row: Row, joint: str, columns: int) -> Sequence[Part]:
+    indent = "  " * row.depth
+    name = indent + clean(short(row.name, NAME - len(indent)))
+    parts: list[Part] = [(f"{joint} ", "dim"), f"{set_cell_size(name, NAME)} "]
     parts += _plot(made, row, columns)
     style = "dim" if row.batch is None else _STYLES.get(CallState(row.state), "red")
     return [*parts, (f"  {told_of(row, screen.language)}", style)]

@@ -186,9 +186,7 @@ def show(
     ] = False,
     html: Annotated[
         str | None,
-        typer.Option(
-            "--html", metavar="FILE", help="Write all of it as one page that loads nothing; - writes to stdout."
-        ),
+        typer.Option("--html", metavar="FILE", help="Write it as one page that loads nothing; - is stdout."),
     ] = None,
     store: Store = DEFAULT_STORE,
     app: App = None,
@@ -210,7 +208,7 @@ def events(
     ] = 0,
     follow: Annotated[
         bool,
-        typer.Option("--follow", help="Go on while the run works, whoever drives it, until it waits or ends."),
+        typer.Option("--follow", help="Go on until the run waits or ends, whoever drives it."),
     ] = False,
     store: Store = DEFAULT_STORE,
     json: Json = False,

@@ -178,6 +178,12 @@ class Story:
             self._screen.line((short(told, DATA_LIMIT), "dim"), indent=4, cut=True)
         for question in self._questions_of(call):
             self._question(question)
+        for child in self._run.children_of(call):
+            self._child(child)
+
+    def _child(self, child: Run) -> None:
+        """The run that worked for a call, in one line; `adjourn show` tells it like any other."""
+        self._screen.line(("↳ ", "blue"), (child.row.path, "bold"), f" {child}", indent=4, cut=True)
 
     def _outcome(self, call: CallRow) -> str:
         took = "" if call.took_ms is None else f"{call.took_ms} ms"
@@ -228,6 +234,7 @@ def to_dict(run: Run, settings: Settings) -> dict[str, Any]:
         "model_calls": [asdict(one) for one in run.steps],
         "questions": [_question_dict(one) for one in run.questions],
         "audit": [asdict(one) for one in run.audit],
+        "children": [one.id for one in run.children],
         "resume_command": resume_command(settings, run.id, run.interrupts) if waits else None,
     }
 
