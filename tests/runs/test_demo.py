@@ -117,3 +117,21 @@ def test_the_demos_flow_goes_in_order_over_two_processes(newcomer: Newcomer) -> 
     assert steps == [(one, "done") for one in ("find", "quota", "create", "verify")]
     created = json.loads((newcomer.folder / "adjourn-demo" / "databases.json").read_text())
     assert [one["service_id"] for one in created] == ["svc-pay-001"]
+
+
+def test_the_demos_supervisor_passes_a_specialists_question_on(newcomer: Newcomer) -> None:
+    first = newcomer.demo("--supervisor")
+    assert "logs" in first and "params_required" in first
+    again = newcomer.types(*newcomer.printed(first), status=0)
+    assert "finished (answered)" in again and "HikariPool" in again
+    with closing(sqlite3.connect(newcomer.folder / "adjourn-demo" / "adjourn.db")) as database:
+        runs = database.execute("SELECT path, status FROM runs ORDER BY path").fetchall()
+    assert runs == [("", "finished"), ("docs", "finished"), ("logs", "finished")]
+
+
+def test_the_demo_shows_one_thing_at_a_time(newcomer: Newcomer) -> None:
+    newcomer.types(
+        sys.executable, "-m", "adjourn.graph", "demo", "--supervisor", "--flow", "open-database", status=2
+    )
+    newcomer.types(sys.executable, "-m", "adjourn.graph", "demo", "--flow", "other", status=2)
+    assert list(newcomer.folder.iterdir()) == []

@@ -10,8 +10,9 @@ from runs.shop import Shop
 
 from adjourn.checkpoints.errors import UsageError
 from adjourn.graph import Limits
-from adjourn.nodes import Evidence, NotDone, Price, ScriptedModel, approve, tool
+from adjourn.nodes import Evidence, NotDone, Price, ScriptedModel, add_language, approve, tool
 from adjourn.nodes.scripted import Fails, call, says
+from adjourn.nodes.texts import LANGUAGES, TEXTS
 
 
 def search(query, *, id="s", **more):
@@ -692,3 +693,20 @@ async def test_c88_what_the_runtime_says_is_marked_stands_last_and_is_not_kept(h
     assert not any("[runtime]" in one.text for one in await messages(runner, "t"))
     await runner.start("and now?", thread_id="t")
     assert not any(one.text.startswith("[runtime]") for one in model.requests[-1][:-1])
+
+
+async def test_c57_the_fixed_sentence_in_a_language_that_was_added(house):
+    add_language(
+        "fr",
+        {"stop.max_steps": "Je m'arrête après {steps} étapes.", "stop.found": "Trouvé : {found}"},
+        used_for=lambda text: "bonjour" in text,
+    )
+    try:
+        model = ScriptedModel(turns=[*searches("1"), says("", search("2"))])
+        run = await house.runner(model, limits=Limits(max_steps=1)).start("bonjour, pourquoi ?")
+    finally:
+        LANGUAGES[:] = [one for one in LANGUAGES if one[0] != "fr"]
+        for texts in TEXTS.values():
+            texts.pop("fr", None)
+    assert run.answer.startswith("Je m'arrête après 1 étapes. Trouvé : search_docs: ")
+    assert "tools are switched off" in notes(model.requests[1])  # what was not translated comes in English

@@ -83,9 +83,8 @@ async def test_c87_langchain_messages_of_a_run_that_is_stored_elsewhere(house, t
 
 async def test_c87_a_history_that_ends_with_the_users_words_needs_no_values(house):
     runner = house.runner(["said before", "hello again"])
-    run = await runner.run_from_history(
-        [HumanMessage("hi"), AIMessage("said before"), HumanMessage("and now?")]
-    )
+    said = [HumanMessage("hi"), AIMessageChunk("said before"), HumanMessage("and now?")]
+    run = await runner.run_from_history(said)
     assert (run.answer, run.row.input) == ("hello again", "and now?")
     assert [one.text for one in shown(house)] == ["hi", "said before", "and now?"]
 

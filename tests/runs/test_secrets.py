@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import InvalidAnswer, KeyLost, UsageError
-from adjourn.graph import Runner, build_react
+from adjourn.graph import Runner, Specialist, build_react, build_supervisor
 from adjourn.graph.keys import VARIABLE
 from adjourn.nodes import ScriptedModel, Secret, ToolContext, approve, edit, params_required, tool
 from adjourn.nodes.scripted import call, says
@@ -384,3 +384,28 @@ async def test_c73_without_a_runner_nobody_is_asked_for_what_would_be_stored_pla
         True,
         [],
     )
+
+
+def team(vault, turns=(), search=()):
+    """A supervisor whose specialist logs in."""
+    keeper = Specialist(
+        name="keeper",
+        about="keeps the vault",
+        tools=vault.tools(),
+        model=ScriptedModel(turns=list(search), by_history=True),
+    )
+    return build_supervisor(ScriptedModel(turns=list(turns), by_history=True), [keeper], name="team")
+
+
+async def test_c73_c82_a_specialist_s_secret_is_kept_like_any_other(url, vault, tmp_path):
+    handed = says("", call("delegate", {"specialist": "keeper", "task": "log in"}, id="d"))
+    with Runner(team(vault, [handed, "done"], TURNS), url) as runner:
+        run = await runner.start("go")
+        run = await answered(runner, run, {"password": PASSWORD}, by="li")
+    assert (run.status, [one[1] for one in vault.seen]) == ("finished", [PASSWORD])
+    nothing_holds(PASSWORD, tmp_path)
+
+
+def test_c73_c82_a_specialist_s_secret_without_a_key_is_refused_when_the_runner_is_made(vault):
+    with pytest.raises(UsageError, match="login takes a secret"):
+        Runner(team(vault), "postgresql://nobody@127.0.0.1:1/none")

@@ -247,10 +247,11 @@ class Process:
         (self.folder / f"hold-{name}").unlink()
         (self.folder / f"in-{name}").unlink(missing_ok=True)
 
-    def ran(self) -> list[str]:
-        """The names of the tools that were really executed, in order."""
+    def ran(self, argument: str | None = None) -> list[Any]:
+        """The names of the tools that were really executed, in order; or this argument of each."""
         file = self.folder / "ran.jsonl"
-        return [json.loads(line)[0] for line in file.read_text().splitlines()] if file.exists() else []
+        lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        return [name if argument is None else given[argument] for name, given in lines]
 
 
 @pytest.fixture

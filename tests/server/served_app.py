@@ -90,6 +90,24 @@ def checks() -> Any:
     return graph_of(turns, [check, search_docs])
 
 
+BUSY = 12
+
+
+def busy() -> Any:
+    """A run of many short writes, one a step."""
+
+    @tool(effect="write")
+    async def write(n: int) -> int:
+        """Write."""
+        await act("write", n=n)
+        await asyncio.sleep(0.05)
+        return n
+
+    turns = [says("", call("write", {"n": n}, id=f"w{n}")) for n in range(BUSY)]
+    graph = ScriptedModel(turns=[*turns, "done"], by_history=True)
+    return build_react(graph, tools=[write], limits=Limits(max_steps=BUSY + 2), name="shop")
+
+
 def plain() -> Any:
     """A run that answers at once."""
     return graph_of(["好的。"], [])

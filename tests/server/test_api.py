@@ -12,6 +12,7 @@ import pytest
 from openapi_spec_validator import validate
 from server import served_app
 from server.conftest import JSON, frames, told, until
+from sqlalchemy.exc import OperationalError
 
 from adjourn.checkpoints import family
 from adjourn.checkpoints.errors import NotAllowed
@@ -201,6 +202,20 @@ def test_an_error_that_nobody_expected_tells_nothing_of_the_inside(serve, monkey
     monkeypatch.setattr(served.runner, "get", breaks)
     told_ = problem(served.api().get("/runs/run_1"), 500, "internal_error")
     assert "secret" not in json.dumps(told_)
+
+
+def test_while_the_database_is_away_a_request_is_a_503_and_may_be_sent_again(serve, monkeypatch):
+    served = serve(served_app.plain)
+    api = served.api()
+
+    async def away(*_, **__):
+        raise OperationalError("SELECT secret", {}, Exception("server closed the connection"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(served.runner.database, "aread", away)
+        refused = api.get("/runs")
+        assert "secret" not in json.dumps(problem(refused, 503, "store_error"))
+    assert api.get("/runs").status_code == 200
 
 
 def test_who_admits_is_asked_before_a_run_is_stored(serve):

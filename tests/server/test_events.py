@@ -150,6 +150,21 @@ def test_c65_many_listeners_that_come_and_go_get_each_event_once(serve, tmp_path
     assert heard == [list(range(1, last + 1))] * 5
 
 
+def test_c65_a_run_that_another_server_drives_is_followed_live(serve, tmp_path):
+    """Two servers over one store: each event reaches a listener wherever the run is driven."""
+    first, second = serve(served_app.checks), serve(served_app.checks)
+    (tmp_path / "hold-check").touch()
+    run = first.api().start(wait_s=0)
+    heard = []
+    with second.api().stream("GET", f"/runs/{run['id']}/events") as response:
+        for one in frames(response):
+            heard.append(one)
+            if one.get("event") == "tool_call":
+                (tmp_path / "hold-check").unlink(missing_ok=True)
+    assert [told(one) for one in heard if "id" in one] == first.api().stored(run["id"])
+    assert heard[-1]["event"] == "run_finished"
+
+
 def served_api(url: str) -> httpx.Client:
     return Api(url)
 

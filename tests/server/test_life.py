@@ -1,7 +1,11 @@
 """The server's own life: it is told to go, it is killed, it comes back; runs lose nothing (C-36, C-91)."""
 
+import contextlib
+import os
+import random
 import signal
 import threading
+import time
 
 import httpx
 import pytest
@@ -9,6 +13,8 @@ from server import served_app
 from server.conftest import Api, frames, until
 
 from adjourn.graph import Runner, starts
+
+BUSY = served_app.BUSY
 
 
 def status(api: Api, run_id: str) -> str:
@@ -89,7 +95,13 @@ def test_told_to_go_the_server_ends_the_step_and_hands_the_run_back(process, how
     with Api(server.url) as api:
         run = api.start(wait_s=0)
         server.wait_in("check")
-    server.tell(how)
+        heard = []
+        with api.stream("GET", f"/runs/{run['id']}/events") as response:
+            for one in frames(response):  # until the server closes it
+                heard.append(one)
+                if len(heard) == 5:
+                    server.tell(how)
+        assert [int(one["id"]) for one in heard if "id" in one] == [1, 2, 3, 4]
     with Api(server.url) as api:
         until(lambda: refuses(api))
     server.let_go("check")
@@ -103,6 +115,53 @@ def test_told_to_go_the_server_ends_the_step_and_hands_the_run_back(process, how
     with Api(server.url) as api:
         assert until(lambda: status(api, run["id"]) == "finished")
     assert server.ran() == ["check", "search_docs"]  # the step that was in hand is not done again
+
+
+def test_c65_killed_at_any_moment_a_listener_misses_nothing_and_a_write_happens_once(process):
+    """`ADJOURN_SERVER_KILLS` kills, at moments that a generator chose: wherever it falls, the story is one."""
+    kills, chance = int(os.environ.get("ADJOURN_SERVER_KILLS", "3")), random.Random(1)
+    server = process("busy")
+    heard: list[int] = []
+    gone = threading.Event()
+
+    def listener() -> None:
+        while not gone.is_set():
+            headers = {"Last-Event-ID": str(heard[-1])} if heard else {}
+            path = f"/runs/{run['id']}/events"
+            with (
+                contextlib.suppress(httpx.TransportError),
+                Api(server.url) as mine,
+                mine.stream("GET", path, headers=headers) as response,
+            ):
+                heard.extend(int(one["id"]) for one in frames(response) if "id" in one)
+            gone.wait(0.1)
+
+    with Api(server.url) as api:
+        run = api.start(wait_s=0)
+    listening = threading.Thread(target=listener)
+    listening.start()
+    for _ in range(kills):
+        time.sleep(chance.uniform(0.0, 0.5))
+        server.kill()
+        server.start()
+    with Api(server.url) as api:
+        while True:  # a write that was in hand is asked about; the test has seen that it happened
+            shown = until(lambda: stopped(api, run["id"]))
+            if shown["status"] == "finished":
+                break
+            answers = {one["id"]: {"action": "happened", "result": 1} for one in shown["interrupts"]}
+            api.post(f"/runs/{run['id']}/answers", json={"answers": answers})
+        numbers = [one["number"] for one in api.stored(run["id"])]
+        until(lambda: len(heard) >= len(numbers))
+    gone.set()
+    listening.join(60)
+    assert heard == numbers == list(range(1, len(numbers) + 1))
+    assert sorted(server.ran("n")) == sorted(range(BUSY))
+
+
+def stopped(api: Api, run_id: str) -> dict | None:
+    run = api.get(f"/runs/{run_id}").json()
+    return run if run["status"] in ("finished", "interrupted") else None
 
 
 def refuses(api: Api) -> bool:

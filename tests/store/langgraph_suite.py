@@ -106,13 +106,13 @@ def main(checkout: Path, options: list[str]) -> int:
         path = os.pathsep.join([str(extra), str(Path(__file__).parent)])
         theirs = run(folder, path, options, ours=False)
         ours = run(folder, path, options, ours=True)
-    for title, found in (("SqliteSaver", theirs), ("SQLAlchemySaver", ours)):
-        words = list(found.values())
-        print(f"{title}: " + ", ".join(f"{words.count(word)} {word}" for word in sorted(set(words))))
         worse = [one for one, outcome in ours.items() if outcome != "passed" and theirs.get(one) == "passed"]
         if worse:  # some measure time: on a busy machine they deserve a second try
             again = run(folder, path, [*options, *map(_node, worse)], ours=True)
             worse = [one for one in worse if again.get(one) != "passed"]
+    for title, found in (("SqliteSaver", theirs), ("SQLAlchemySaver", ours)):
+        words = list(found.values())
+        print(f"{title}: " + ", ".join(f"{words.count(word)} {word}" for word in sorted(set(words))))
     better = [one for one, outcome in ours.items() if outcome == "passed" and theirs.get(one) != "passed"]
     print(*(f"only with SQLAlchemySaver it fails: {one}" for one in worse), sep="\n")
     print(*(f"only with SqliteSaver it fails: {one}" for one in better), sep="\n")

@@ -377,8 +377,9 @@ def payload(model: ChatOpenAI, *messages: BaseMessage) -> list[dict[str, Any]]:
 def test_c13_deepseek_gets_the_field_with_every_call_and_others_do_not() -> None:
     stored = assistant_message(Turn(calls=(LAST,), finish="tool_calls"), "m1")
     history = (HumanMessage("q"), stored, ToolMessage("1", tool_call_id="c"), AIMessage("done"))
-    deepseek = payload(openai(base_url="https://api.deepseek.com"), *history)
-    assert [message.get("reasoning_content") for message in deepseek] == [None, "", None, None]
+    more = (HumanMessage("and?"), AIMessage("no"), HumanMessage("more"))
+    deepseek = payload(openai(base_url="https://api.deepseek.com"), *history, *more)
+    assert [message.get("reasoning_content") for message in deepseek] == [None, "", None, "", *[None] * 3]
     assert "reasoning_content" not in payload(openai(base_url="http://127.0.0.1/v1"), *history)[1]
 
 

@@ -158,6 +158,16 @@ async def test_c13_ids_of_other_services_are_mapped_with_their_answers(
     assert history[0].tool_calls[0]["id"] == odd
 
 
+async def test_c13_blank_texts_of_other_models_are_left_out(
+    anthropic: AnthropicServer, claude: Claude
+) -> None:
+    asks = AIMessage("\n\n", tool_calls=[{"name": "search_docs", "args": {}, "id": "a"}])
+    history = [asks, ToolMessage("1", tool_call_id="a"), AIMessage(" \n"), HumanMessage("more")]
+    content = await next_content(anthropic, with_tools(claude()), *history)
+    assert [block["type"] for block in content] == ["tool_use"]
+    assert [one["role"] for one in anthropic.requests[0].messages] == ["user", "assistant", "user"]
+
+
 async def test_c13_thinking_goes_back_unchanged_in_its_place(
     anthropic: AnthropicServer, claude: Claude
 ) -> None:

@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from wire.conftest import Chat
-from wire.openai_server import OpenAIServer, streams
-from wire.quirks import QUIRKS
+from wire.openai_server import OpenAIServer, fragment, streams
+from wire.quirks import PARIS, QUIRKS
 from wire.reading import stream
 
 from adjourn.nodes.assembly import Usage
@@ -54,3 +54,33 @@ async def test_c11_c13_what_one_server_thought_is_not_sent_to_another(
     answer = ToolMessage("1", tool_call_id="call_a")
     await stream(chat(base_url=other), HumanMessage("q"), assistant_message(turn, "m1"), answer)
     assert "Two calls." not in json.dumps(server.requests[1].body)
+
+
+async def test_c11_c13_reasoning_goes_back_up_to_the_answer_if_tools_were_called(
+    server: OpenAIServer, chat: Chat
+) -> None:
+    """As DeepSeek's guide to its thinking mode says; its older models refuse reasoning where no tool was called."""
+    thought = {"reasoning_content": "hm"}
+    server.replies += [
+        streams(thought, [fragment(0, "a", "weather", PARIS)], finish="tool_calls"),
+        streams(thought, "Sunny."),
+        streams(thought, "You are welcome."),
+        streams("Bye."),
+    ]
+    history: list[BaseMessage] = [HumanMessage("Paris?")]
+    for number, said in enumerate(
+        (ToolMessage("1", tool_call_id="a"), HumanMessage("Thanks."), HumanMessage("Bye."))
+    ):
+        turn, _ = await stream(chat(), *history)
+        history += [assistant_message(turn, f"m{number}"), said]
+    await stream(chat(), *history)
+    sent = server.requests[-1].messages
+    assert [(one["role"], one.get("reasoning_content")) for one in sent] == [
+        ("user", None),
+        ("assistant", "hm"),
+        ("tool", None),
+        ("assistant", "hm"),
+        ("user", None),
+        ("assistant", None),
+        ("user", None),
+    ]

@@ -88,6 +88,8 @@ runs = Table(
     ).ddl_if(callable_=_has_partial_indexes),
     Index("ix_runs_thread_created", "thread_id", "created_at"),  # the runs of one conversation, newest last
     Index("ix_runs_status_created", "status", "created_at"),  # who waits; newest first
+    Index("ix_runs_created", "created_at"),  # the newest of all: a list that is open asks every two seconds
+    Index("ix_runs_started_by_created", "started_by", "created_at"),  # the newest of one person
     # the forks of a run; most runs are none
     Index(
         "ix_runs_forked_from",

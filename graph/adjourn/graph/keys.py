@@ -15,6 +15,8 @@ from weakref import WeakKeyDictionary
 
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import KeyLost, StoreError, UsageError
+from adjourn.graph.react import Graph, tools_of
+from adjourn.graph.specialists import specialists_of
 from adjourn.nodes.sealing import Keyring
 
 VARIABLE = "ADJOURN_KEY"
@@ -46,6 +48,13 @@ def keyring_of(database: Database, given: str | Sequence[str] | None, secret: Se
             "python -c 'from cryptography.fernet import Fernet; print(Fernet.generate_key().decode())'"
         )
     return ring
+
+
+def takers_of(graph: Graph) -> list[str]:
+    """The tools of a graph, and of the specialists that it can reach, that take a secret."""
+    below = specialists_of(graph)
+    inner = [] if below is None else [name for one in below.graphs.values() for name in takers_of(one)]
+    return [one.name for one in tools_of(graph).values() if one.secret] + inner
 
 
 def has_key_file(database: Database, given: str | Sequence[str] | None) -> bool:

@@ -37,7 +37,7 @@ from adjourn.graph.cancelling import POLL_S, CancelWatch
 from adjourn.graph.children import Family, Working
 from adjourn.graph.closing import close_waiting
 from adjourn.graph.drive import Drive
-from adjourn.graph.keys import check_openable, has_key_file, keyring_of
+from adjourn.graph.keys import check_openable, has_key_file, keyring_of, takers_of
 from adjourn.graph.line import WAIT_S, Busy, Lines, as_busy
 from adjourn.graph.logbook import log_event
 from adjourn.graph.may_answer import MayAnswer, check_persons, refusal
@@ -104,7 +104,7 @@ class Runner(TimeTravel):
         self.tools = tools_of(graph)
         self.masker = masker_of(graph)
         self._key = key
-        self._secret = [one.name for one in self.tools.values() if one.secret]
+        self._secret = takers_of(graph)
         self._keyring: Keyring | None = None
         if not has_key_file(self.database, key):
             self._keyring = keyring_of(self.database, key, self._secret)  # what is missing or wrong is said now

@@ -209,6 +209,5 @@ def _send_back(back: Mapping[str, Any] | None, message: dict[str, Any]) -> None:
     if not back:
         return
     message.update(back["fields"])
-    message["tool_calls"] = [
-        {**call, **back["calls"].get(call["id"], {})} for call in message.get("tool_calls") or ()
-    ]
+    for call in message.get("tool_calls") or ():
+        call.update(back["calls"].get(call["id"], {}))

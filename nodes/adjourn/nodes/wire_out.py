@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolCall, ToolMessage
 from langchain_core.runnables import Runnable
 
 from adjourn.nodes.assembly import parse_arguments
@@ -61,18 +61,21 @@ def request_messages(
     return _one_system(sent) if provider.one_system else sent
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Form:
-    """How one request to one provider is written."""
+    """How one request to one provider is written, its messages in order."""
 
     provider: Provider
     tools: frozenset[str]
     ids: Ids
+    called: bool = False  # whether a turn since the user's last message holds calls
 
     def of(self, message: BaseMessage) -> BaseMessage | None:
         """A message as it goes out; None when nothing of it is for this provider."""
         if isinstance(message, AIMessage):
             return self._turn(message)
+        if isinstance(message, HumanMessage):
+            self.called = False
         return self._answer(message) if isinstance(message, ToolMessage) else message
 
     def _answer(self, message: ToolMessage) -> ToolMessage:
@@ -85,95 +88,38 @@ class _Form:
 
     def _turn(self, message: AIMessage) -> AIMessage | None:
         calls = sent_calls(message)
-        own = kept_blocks(message, self.provider.origin)
-        content = self._content(message) if own is None else own
-        if not calls and not content and self.provider.family is not None:
-            return None
-        if not calls and own is None and content is message.content:
-            return message
+        self.called = self.called or bool(calls)
         ids = self.ids.asked([str(call["id"]) for call in calls])
         for call, id_ in zip(calls, ids, strict=True):
             call["asked"], call["id"] = call["id"], id_
             call["function"]["name"] = self._name(call["function"]["name"])
-        return self._written(message, calls, content, own)
+        own = kept_blocks(message, self.provider.origin)
+        content = (own if self._takes_blocks else None) or self._content(message)
+        if not calls and not content and self.provider.family is not None:
+            return None
+        if self._takes_blocks:
+            if not calls and content is message.content:
+                return message
+            return self._with_blocks(message, calls, content)
+        back = self._back(message, own, calls) if self.called else None
+        if not calls and not back and content is message.content:
+            return message
+        # langchain-openai sends the raw calls untouched exactly when both parsed lists are empty.
+        return _copy(message, content, calls, [], back)
 
-    def _written(
-        self,
-        message: AIMessage,
-        calls: Sequence[dict[str, Any]],
-        content: str | list[Any],
-        own: list[dict[str, Any]] | None,
+    @property
+    def _takes_blocks(self) -> bool:
+        """Whether content goes out as blocks; chat completions have text, and fields beside it."""
+        return self.provider.items or not self.provider.verbatim
+
+    def _with_blocks(
+        self, message: AIMessage, calls: Sequence[dict[str, Any]], content: str | list[Any]
     ) -> AIMessage:
         if self.provider.items:
             return _as_items(message, calls, content, stateless=self.provider.stateless)
-        if not self.provider.verbatim:
-            return _as_objects(message, calls, content)
-        back = _back(message, own, calls, self.provider) if calls else None
-        # langchain-openai sends the raw calls untouched exactly when both parsed lists are empty.
-        said = message.content if own is not None else content
-        return _copy(message, said, calls, [], back)
+        return _as_objects(message, calls, content)
 
-    def _content(self, message: AIMessage) -> str | list[Any]:
-        """What was said, without what other providers want back; the content itself where that is all."""
-        content = message.content
-        if isinstance(content, str) or self.provider.family is None:
-            return content
-        kinds = {str(block.get("type")) for block in content if isinstance(block, dict)}
-        family = message.response_metadata.get("model_provider") or next(
-            (_FAMILIES[kind] for kind in kinds if kind in _FAMILIES), None
-        )
-        takes_blocks = self.provider.items or not self.provider.verbatim
-        if kinds <= TEXT_BLOCKS or (family == self.provider.family and takes_blocks):
-            return content
-        return str(message.text)
-
-    def _name(self, name: str) -> str:
-        if name in self.tools:
-            return name
-        legal = len(name) <= self.provider.name_length and _LEGAL_NAME.fullmatch(name)
-        return name if legal else STAND_IN_NAME
-
-
-def _copy(
-    message: AIMessage,
-    content: str | list[Any],
-    calls: Sequence[dict[str, Any]],
-    parsed: list[ToolCall],
-    back: Mapping[str, Any] | None = None,
-) -> AIMessage:
-    extras = {
-        key: value for key, value in message.additional_kwargs.items() if key not in (SENT_AS, "tool_calls")
-    }
-    if calls:
-        extras["tool_calls"] = [{key: call[key] for key in ("id", "type", "function")} for call in calls]
-    if back:
-        extras[SEND_BACK] = back
-    update = {"content": content, "tool_calls": parsed, "invalid_tool_calls": [], "additional_kwargs": extras}
-    return message.model_copy(update=update)
-
-
-def _back(
-    message: AIMessage,
-    own: Sequence[dict[str, Any]] | None,
-    calls: Sequence[dict[str, Any]],
-    provider: Provider,
-) -> dict[str, Any]:
-    """What goes out with a message that has calls: the fields that came with it and with them, to whom sent them.
-
-    A message without calls needs none: what the model thought before it is over.
-    """
-    fields: dict[str, Any] = {"reasoning_content": ""} if provider.wants_reasoning else {}
-    if own is None:
-        return {"fields": fields, "calls": {}}
-    for block in own:
-        if block.get("type") == FIELDS:
-            fields |= {key: value for key, value in block.items() if key != "type"}
-    raw = message.additional_kwargs.get("tool_calls") or ()
-    extras = {sent["id"]: call_extras(call) for sent, call in zip(calls, raw, strict=False)}
-    return {"fields": fields, "calls": {id_: extra for id_, extra in extras.items() if extra}}
-
-
-def _as_objects(message: AIMessage, calls: Sequence[dict[str, Any]], content: str | list[Any]) -> AIMessage:
+    def _as_objects(message: AIMessage, calls: Sequence[dict[str, Any]], content: str | list[Any]) -> AIMessage:
     parsed = [
         ToolCall(
             name=call["function"]["name"],

@@ -8,16 +8,24 @@ from pathlib import Path
 
 from adjourn.checkpoints.errors import UsageError
 from adjourn.graph.cli.drive import driving
-from adjourn.graph.cli.options import DEMO_APP, DEMO_DIR_VARIABLE, DEMO_FLOW_APP
+from adjourn.graph.cli.options import DEMO_APP, DEMO_DIR_VARIABLE, DEMO_FLOW_APP, DEMO_TEAM_APP
 from adjourn.graph.cli.screen import Screen
 from adjourn.graph.cli.settings import Settings, variables_of
-from adjourn.graph.demo import Workspace, build, build_flow, prepare
+from adjourn.graph.demo import Workspace, build, build_flow, build_team, prepare
 from adjourn.graph.run import Run
 
 EXAMPLES = {"environment": "prod", "service_id": "svc-pay-001"}  # where the bundled incident is
 
 
 FLOWS = ("open-database",)
+
+# What is shown: the app that a resume names, how it is built, and the key of what it is asked.
+_SHOWN = {
+    "loop": (DEMO_APP, build, "demo.message"),
+    "data": (DEMO_APP, build, "demo.message.data"),
+    "flow": (DEMO_FLOW_APP, build_flow, "demo.message.flow"),
+    "team": (DEMO_TEAM_APP, build_team, "demo.message"),
+}
 
 
 def demo(
@@ -28,24 +36,29 @@ def demo(
     model: str | None,
     message: str | None,
     flow: str | None = None,
+    supervisor: bool = False,
 ) -> int:
     """Make the workspace, start a run, show it until it stops for a person. Gives the exit status.
 
-    `flow`: the one of `FLOWS` that is shown in place of the free loop. Raises `UsageError` for another one.
+    `flow`: the one of `FLOWS` that is shown in place of the free loop; `supervisor`: a supervisor is. Raises
+    `UsageError` for another flow, and for two of `data`, `flow` and `supervisor`.
 
     Never asks, even on a terminal: that the run goes on in another process is what it shows.
     """
     if flow is not None and flow not in FLOWS:
         raise UsageError(f"there is no flow {flow!r}; there is {', '.join(FLOWS)}")
-    if flow is not None and data is not None:
-        raise UsageError("the flow works on the bundled services; leave --data out")
+    wanted = [name for name, is_so in (("data", data), ("flow", flow), ("team", supervisor)) if is_so]
+    if len(wanted) > 1:
+        raise UsageError(
+            "give one of --data, --flow and --supervisor: flow and team work on the bundled services"
+        )
+    app, make, spoken = _SHOWN[wanted[0] if wanted else "loop"]
     workspace = prepare(directory, data=data, model=model)
-    settings = _settings(settings, workspace, directory, DEMO_APP if flow is None else DEMO_FLOW_APP)
+    settings = _settings(settings, workspace, directory, app)
     screen = Screen(settings)
     _introduce(screen, workspace, model)
-    spoken = "demo.message.flow" if flow else "demo.message" if data is None else "demo.message.data"
     words = message or screen.say(spoken)
-    graph = build(workspace.directory) if flow is None else build_flow(workspace.directory)
+    graph = make(workspace.directory)
     with driving(settings, graph, create=True, by=_user(), examples=EXAMPLES, intro="demo.stopped") as driver:
         run = driver.runner.start_sync(words, by=_user(), on_event=driver.live)
         status = driver.go_on(run)

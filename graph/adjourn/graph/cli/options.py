@@ -16,6 +16,8 @@ DEMO_DIR_VARIABLE = "ADJOURN_DEMO_DIR"  # the demo's folder, where it is not ./a
 
 DEMO_APP = "adjourn.graph.demo.app:build"
 DEMO_FLOW_APP = "adjourn.graph.demo.app:build_flow"
+DEMO_TEAM_APP = "adjourn.graph.demo.app:build_team"
+DEMO_APPS = (DEMO_APP, DEMO_FLOW_APP, DEMO_TEAM_APP)
 
 Store = Annotated[
     str,

@@ -51,6 +51,9 @@ def demo(
         str | None,
         typer.Option("--flow", metavar="open-database", help="A flow of fixed steps in place of the free loop."),
     ] = None,
+    supervisor: Annotated[
+        bool, typer.Option("--supervisor", help="A supervisor with two specialists in place of the free loop.")
+    ] = False,
     json: Json = False,
     lang: Lang = None,
 ) -> int:
@@ -64,6 +67,7 @@ def demo(
         model=model,
         message=message,
         flow=flow,
+        supervisor=supervisor,
     )
 
 

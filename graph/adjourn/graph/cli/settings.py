@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from adjourn.checkpoints.errors import UsageError
-from adjourn.graph.cli.options import DEFAULT_STORE, DEMO_APP, DEMO_DIR_VARIABLE, DEMO_FLOW_APP
+from adjourn.graph.cli.options import DEFAULT_STORE, DEMO_APPS, DEMO_DIR_VARIABLE
 from adjourn.graph.cli.texts import LANGUAGES
 
 _LOCALE_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")  # in the order in which POSIX looks at them
@@ -60,7 +60,7 @@ def settings_of(
 
 def variables_of(app: str | None, environment: Mapping[str, str]) -> Mapping[str, str]:
     """What a printed command must set so that the demo finds its folder again; empty for other apps."""
-    if app not in (DEMO_APP, DEMO_FLOW_APP) or not environment.get(DEMO_DIR_VARIABLE):
+    if app not in DEMO_APPS or not environment.get(DEMO_DIR_VARIABLE):
         return {}
     return {DEMO_DIR_VARIABLE: environment[DEMO_DIR_VARIABLE]}
 

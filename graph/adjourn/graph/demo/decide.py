@@ -10,7 +10,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from adjourn.graph.demo import flow_turns, sentence
+from adjourn.graph.demo import flow_turns, sentence, team_turns
 from adjourn.graph.demo.answer import RESTART_WORDS, answer, documents_of, logs_of
 from adjourn.graph.demo.exchange import Exchange, read_exchange
 from adjourn.graph.demo.phrases import Language, phrase
@@ -62,7 +62,7 @@ def decide(messages: Sequence[BaseMessage], tools: Sequence[Mapping[str, Any]]) 
     text = sentence.whole_sentence(exchange)
     language: Language = "zh" if sentence.speaks_chinese(text) else "en"
     at = Situation(exchange, _offered(tools), text, wishes_of(text), language)
-    turn = _in_flow(at) or (_next(at) if exchange.results else _opening(at))
+    turn = _in_flow(at) or _as_supervisor(at) or (_next(at) if exchange.results else _opening(at))
     if exchange.is_first:
         return Turn(at.say("stand_in") + turn.text, turn.calls)
     return turn
@@ -87,6 +87,16 @@ def _in_flow(at: Situation) -> Turn | None:
     if planned is None:
         return Turn(flow_turns.told(at.exchange, at.language))
     return Turn("", (PlannedCall(*planned),))
+
+
+def _as_supervisor(at: Situation) -> Turn | None:
+    answers = team_turns.answers(at.exchange)
+    if answers:
+        return Turn("\n\n".join(answers))
+    if team_turns.DELEGATE not in at.offered:
+        return None
+    calls = [PlannedCall(team_turns.DELEGATE, one) for one in team_turns.tasks(at.text)]
+    return Turn(at.say("start.team"), tuple(calls))
 
 
 def _opening(at: Situation) -> Turn:

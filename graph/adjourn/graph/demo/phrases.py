@@ -25,6 +25,10 @@ PHRASES: dict[str, dict[Language, str]] = {
         "zh": "数据库 {database} 已在 {environment} 为 {service_id} 创建，并已确认可用。",
         "en": "The database {database} was created for {service_id} in {environment}, and is ready.",
     },
+    "start.team": {
+        "zh": "我把任务同时交给查日志的和查文档的专员。",
+        "en": "I hand this to the one who reads logs and the one who knows the documents, at once.",
+    },
     "start.logs_docs": {"zh": "我同时查日志和文档。", "en": "I look at the logs and the documents at once."},
     "start.logs": {"zh": "我先看日志。", "en": "I look at the logs first."},
     "start.docs": {"zh": "我查一下文档。", "en": "I look it up in the documents."},

@@ -52,8 +52,7 @@ class Hosting:
         Raises what `drive` raises before that, and `Refused` (503) when the server is going.
         """
         if self.closing.is_set():
-            detail = "the server is shutting down; send this again in a moment"
-            raise Refused(503, "shutting_down", detail, {"Retry-After": "5"})
+            raise self.refusal()
         begun: asyncio.Future[RunRow] = asyncio.get_running_loop().create_future()
         task = self._keep(drive(begun.set_result))
         waited: set[asyncio.Future[Any]] = {task, begun}
@@ -65,6 +64,11 @@ class Hosting:
             self._driving[run_id] = task
             task.add_done_callback(partial(self._ended, run_id))
         return run_id
+
+    def refusal(self) -> Refused:
+        """What a request gets while the server is going."""
+        detail = "the server is shutting down; send this again in a moment"
+        return Refused(503, "shutting_down", detail, {"Retry-After": "5"})
 
     def _keep(self, work: Coroutine[Any, Any, Run]) -> "asyncio.Task[Run]":
         task = asyncio.create_task(work)

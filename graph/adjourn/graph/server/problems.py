@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
+from sqlalchemy.exc import InterfaceError, OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -118,6 +119,13 @@ def of_http(_: Request, error: Exception) -> Response:
     return problem(error.status_code, kind, detail, error.headers)
 
 
+def of_store(request: Request, error: Exception) -> Response:
+    """The response while the database is away: what was sent may be sent again."""
+    log.error("%s %s failed: %s", request.method, request.url.path, error)
+    detail = "the database cannot be used just now; nothing was changed, send this again in a moment"
+    return problem(503, "store_error", detail, {"Retry-After": "5"})
+
+
 def of_bug(request: Request, error: Exception) -> Response:
     """The response to an error that nobody expected: the log has it, the caller does not."""
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
@@ -135,5 +143,7 @@ HANDLERS: Mapping[Any, Any] = {
     AdjournError: of_error,
     ValidationError: of_shape,
     HTTPException: of_http,
+    OperationalError: of_store,
+    InterfaceError: of_store,
     Exception: of_bug,
 }
