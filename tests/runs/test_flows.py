@@ -13,7 +13,7 @@ from adjourn.checkpoints.errors import NotAllowed, UsageError
 from adjourn.graph import Limits, Runner
 from adjourn.graph.cli.settings import Settings
 from adjourn.graph.cli.story import show_run
-from adjourn.graph.react import drawing_of
+from adjourn.graph.drawing import drawing_of
 from adjourn.nodes import BranchStep, FunctionStep, LoopStep, ToolStep, approve, reject, tool
 from adjourn.nodes.flow_table import FlowTable
 from adjourn.nodes.scripted import call, says

@@ -287,6 +287,7 @@ async def test_s9_d_c53_when_the_time_is_over_reads_are_answered_timeout(house):
 
     turn = says("", call("quick", id="q"), call("slow", id="s"), call("later", id="w"))
     runner = house.runner([turn], tools=[slow, quick, later], limits=Limits(max_active_s=0.5))
+    await runner.list()  # the tables are there
     began = time.monotonic()
     run = await runner.start("go", thread_id="t", on_event=house.hear)
     assert time.monotonic() - began < 0.7
@@ -710,3 +711,29 @@ async def test_c57_the_fixed_sentence_in_a_language_that_was_added(house):
             texts.pop("fr", None)
     assert run.answer.startswith("Je m'arrête après 1 étapes. Trouvé : search_docs: ")
     assert "tools are switched off" in notes(model.requests[1])  # what was not translated comes in English
+
+
+async def test_c54_nobody_is_asked_to_agree_to_a_repetition_that_was_filled_in(house):
+    ran = []
+
+    @tool(effect="write", ask_for=("where",), confirm="Restart {where}?")
+    async def restart(where: str) -> str:
+        """Restart."""
+        ran.append(where)
+        return "ok"
+
+    turns = [
+        says("", call("restart", {"where": "prod"}, id="a")),
+        says("", call("restart", {}, id="b")),
+        "done",
+    ]
+    runner = house.runner(turns, tools=[restart])
+    run = await runner.start("go")
+    run = await runner.resume(run.id, {run.interrupts[0].id: approve()})
+    assert run.interrupts[0].type == "params_required"
+    done = await runner.resume(run.id, {run.interrupts[0].id: {"where": "prod"}})
+    assert (done.status, ran, [one.outcome for one in done.calls]) == (
+        "finished",
+        ["prod"],
+        ["ok", "repeated"],
+    )

@@ -2,11 +2,13 @@
 
 import asyncio
 import time
+from dataclasses import dataclass
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
+from pydantic import BaseModel
 from runs.shop import Shop
 
 from adjourn.checkpoints.errors import InvalidAnswer
@@ -55,6 +57,47 @@ async def test_c37_a_question_of_a_node_of_one_s_own_is_answered_like_any_other(
         done = await other.resume(run.id, {run.interrupts[0].id: True}, by="li")
     assert (done.status, done.answer, heard) == ("finished", "done", [True])
     assert done.questions[0].answered_by == "li"
+
+
+@dataclass
+class Ticket:
+    number: int
+    tags: list[str]
+
+
+class Owner(BaseModel):
+    name: str
+
+
+class OwnState(RunState, total=False):
+    ticket: Ticket
+    owners: dict[str, Owner]
+
+
+async def test_c43_classes_that_a_state_names_are_the_same_in_another_process(url):
+    seen = []
+
+    async def gate(state: OwnState) -> OwnState:
+        seen.append((state.get("ticket"), state.get("owners")))
+        if "ticket" not in state:
+            return {"ticket": Ticket(7, ["db"]), "owners": {"li": Owner(name="Li")}}
+        interrupt("Go on?")
+        return {}
+
+    def graph():
+        builder = StateGraph(OwnState)
+        builder.add_node("open", gate)
+        builder.add_node("gate", gate)
+        builder.add_node("finish", FinishNode())
+        for one, other in ((START, "open"), ("open", "gate"), ("gate", "finish"), ("finish", END)):
+            builder.add_edge(one, other)
+        return builder.compile(name="tickets")
+
+    with Runner(graph(), url) as first:
+        run = await first.start("go")
+    with Runner(graph(), url) as other:
+        await other.resume(run.id, {run.interrupts[0].id: True})
+    assert seen[1:] == [(Ticket(7, ["db"]), {"li": Owner(name="Li")})] * 2
 
 
 async def test_nodes_without_a_runner_say_that_there_is_no_ledger():

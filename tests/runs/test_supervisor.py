@@ -11,6 +11,7 @@ import pytest
 from adjourn.checkpoints.errors import AlreadyAnswered, UsageError, WrongGraph
 from adjourn.graph import Limits, Runner, Specialist, build_react, build_supervisor
 from adjourn.graph.cli import main
+from adjourn.graph.drawing import drawing_of
 from adjourn.nodes import ScriptedModel, approve, reject, tool
 from adjourn.nodes.history import is_legal
 from adjourn.nodes.scripted import call, says
@@ -403,3 +404,13 @@ async def test_c80_a_look_at_the_supervisor_shows_its_specialists(team, capsys):
     assert f"{analysis.id}-s1-c0" in links
     assert {one for one in links if f'id="{one}"' not in page} == set()
     assert page.count("<svg") == (await runner.get(run.id))._repr_html_().count("<svg") == 1
+
+
+def test_c80_each_specialist_is_a_node_in_the_drawn_graph(team):
+    inner = team.graph(boss=[], search=[])
+    graph = build_supervisor(
+        ScriptedModel(turns=[]), [Specialist(name="deep", about="x", graph=inner)], name="top"
+    )
+    drawn = drawing_of(graph)
+    assert drawn.startswith("flowchart TD") and '    top["top"]' in drawn and '    top_0["deep"]' in drawn
+    assert '    top_0_0("search")' in drawn and "    top_0 -->|task| top_0_1" in drawn

@@ -8,7 +8,7 @@ import time
 import pytest
 from langchain_core.messages import ToolMessage
 
-from adjourn.nodes import Told, ToolContext, tool
+from adjourn.nodes import RateLimited, Told, ToolContext, tool
 from adjourn.nodes.scripted import call, says
 
 ROWS = [{"id": 1, "name": "pay", "owner": "ops@corp.com"}, {"id": 2, "name": "shop", "owner": "li@corp.com"}]
@@ -221,3 +221,21 @@ async def test_c21_c59_a_cancel_reaches_a_call_that_waits_for_its_turn(house, ef
     assert time.monotonic() - began < 1
     assert ([one.outcome for one in run.calls], ran) == (["ok", "cancelled"], [1])
     await task
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"), [(ConnectionResetError("gone"), "unknown"), (RateLimited(), "failed")]
+)
+async def test_c21_c28_a_write_that_may_have_happened_is_unknown_when_it_gets_no_second_turn(
+    house, error, outcome
+):
+    ran = []
+
+    @tool(effect="write", idempotent=True, rate="1/h")
+    async def send() -> str:
+        """Send."""
+        ran.append(1)
+        raise error
+
+    run = await house.runner([says("", call("send", {}, id="s")), "ok"], tools=[send]).start("go")
+    assert (run.calls[0].outcome, run.calls[0].attempts, ran) == (outcome, 1, [1])

@@ -9,6 +9,7 @@ import pytest
 from runs.shop import Shop
 
 from adjourn.checkpoints.errors import AlreadyAnswered, RunBusy, UsageError
+from adjourn.graph.line import Place
 from adjourn.nodes import ScriptedModel, approve
 from adjourn.nodes.scripted import call, says
 
@@ -190,3 +191,24 @@ async def test_a_setting_that_is_none_is_refused(house):
         house.runner(["x"], busy="queue")
     with pytest.raises(UsageError, match="refuse, wait"):
         await house.runner(["x"]).start("go", busy="later")
+
+
+async def test_c86_a_starter_whose_event_loop_was_closed_over_it_holds_nobody_up(house):
+    gate = Gate()
+    runner = house.runner(turns(), tools=[gate.tool()], busy="wait")
+    working = await held(runner, gate)
+    first = asyncio.create_task(runner.start("first in line", thread_id="t"))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    gone = asyncio.new_event_loop()
+    gone.close()
+    (line,) = runner._lines._lines.values()
+    lost = Place(lambda _: None)
+    lost.loop = gone
+    line.append(lost)
+    last = asyncio.create_task(runner.start("last in line", thread_id="t"))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    gate.opened.set()
+    ended = await asyncio.wait_for(asyncio.gather(working, first, last), 30)
+    assert [one.status for one in ended] == ["finished"] * 3

@@ -18,7 +18,9 @@ from adjourn.checkpoints.saver import SQLAlchemySaver
 
 os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["runs.crash_app", "store.processes", "store.race_app"])  # the server is one for all tests
+PROCESSES.set_forkserver_preload(
+    ["runs.crash_app", "store.processes", "store.race_app"]
+)  # the server is one for all tests
 
 
 def run_all(target: Callable[..., None], given: Sequence[tuple[Any, ...]], timeout_s: float = 120) -> None:

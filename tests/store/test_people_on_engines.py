@@ -122,11 +122,11 @@ def test_c51_several_people_at_once_each_counts_once(office: Office) -> None:
         found = at_once(
             partial(one.resume_sync, run.id, answers, by=by) for one, by in zip(runners, people, strict=True)
         )
-        assert isinstance(found[3], NotAllowed), found
+        assert isinstance(found[3], NotAllowed | AlreadyAnswered), found  # it may be over when she comes
         after = runners[0].get_sync(run.id)
         assert (after.status, len(ran)) == ("finished", number + 1), found
         assert sorted(one["by"] for one in after.questions[0].approvals["given"]) == ["li", "wang"]  # type: ignore[index]
-        assert sum(isinstance(one, AlreadyAnswered | RunBusy) for one in found) == 1, found
+        assert sum(isinstance(one, AlreadyAnswered | RunBusy) for one in found[:3]) == 1, found
     with_chinese = runners[0].start_sync("go", thread_id="zh")
     runners[1].resume_sync(with_chinese.id, {with_chinese.interrupts[0].id: approve()}, by="赵")
     assert runners[2].get_sync(with_chinese.id).interrupts[0].approvals["given"][0]["by"] == "赵"  # type: ignore[index]

@@ -153,6 +153,8 @@ checkpoints = Table(
     Column("metadata", LONG, nullable=False, comment="JSON"),
     Column("rest", LONG, comment="every other field of the checkpoint, as JSON"),
     PrimaryKeyConstraint("namespace", "checkpoint_id"),  # read newest first
+    # the newest of all threads, without reading all: 6 microseconds a put
+    Index("ix_checkpoints_checkpoint_id_namespace", "checkpoint_id", "namespace"),
     # delete_for_runs finds its rows without reading all; most rows have no run id
     Index(
         "ix_checkpoints_run_id",

@@ -206,6 +206,6 @@ def list_checkpoints(
     if behind is not None:
         last_id, last_namespace = behind
         older = checkpoints.c.checkpoint_id < last_id
-        beside = sa.and_(checkpoints.c.checkpoint_id == last_id, namespaces.c.id < last_namespace)
+        beside = sa.and_(checkpoints.c.checkpoint_id == last_id, checkpoints.c.namespace < last_namespace)
         query = query.where(sa.or_(older, beside))
-    return query.order_by(checkpoints.c.checkpoint_id.desc(), namespaces.c.id.desc()).limit(limit)
+    return query.order_by(checkpoints.c.checkpoint_id.desc(), checkpoints.c.namespace.desc()).limit(limit)

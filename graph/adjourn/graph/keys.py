@@ -74,7 +74,8 @@ def check_openable(keyring: Keyring, run_id: str, held: Iterable[Mapping[str, An
 
 def key_file(database: Database) -> Path:
     """Where the key of a SQLite database lies."""
-    return Path(f"{database.url.database}.key")
+    name = str(database.url.database).removeprefix("file:").partition("?")[0]  # SQLite takes URIs too
+    return Path(f"{name}.key")
 
 
 def _of_file(path: Path) -> Keyring:

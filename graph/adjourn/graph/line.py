@@ -129,11 +129,19 @@ class Lines:
             if place not in line:
                 return
             line.remove(place)
+            while line and not _woken(line[0]):
+                del line[0]
             if not line:
                 del self._lines[thread_id]
-            for first in line[:1]:
-                with suppress(RuntimeError):  # its loop was closed, and it gives its place back
-                    first.loop.call_soon_threadsafe(first.is_first.set)
+
+
+def _woken(place: Place) -> bool:
+    """Tell somebody that they are first. False: their event loop was closed over them, and nobody is there."""
+    try:
+        place.loop.call_soon_threadsafe(place.is_first.set)
+    except RuntimeError:
+        return False
+    return True
 
 
 async def _within(work: Awaitable[object], until: float) -> bool:

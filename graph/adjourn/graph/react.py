@@ -12,11 +12,12 @@ from langgraph.graph.state import CompiledStateGraph
 
 from adjourn.checkpoints.errors import UsageError
 from adjourn.graph.may_answer import MayAnswer
-from adjourn.graph.routes import ROUTES, START, Node, Routes, mermaid, next_node
+from adjourn.graph.routes import ROUTES, START, Node, Routes, next_node
 from adjourn.nodes.ask import AskNode
 from adjourn.nodes.evidence import Evidence
 from adjourn.nodes.finish import FinishNode
 from adjourn.nodes.flow import FlowNode
+from adjourn.nodes.flow_table import FlowTable
 from adjourn.nodes.foreign import as_tool
 from adjourn.nodes.guards import Limits
 from adjourn.nodes.masking import Masker
@@ -121,6 +122,8 @@ class Shown(CompiledStateGraph[Any, Any, Any, Any]):
     """A compiled graph that shows its machine in a notebook. LangGraph's own picture is drawn by a web service."""
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        from adjourn.graph.drawing import drawing_of  # it knows all builders, and they know this file
+
         return {
             "text/markdown": f"```mermaid\n{drawing_of(self)}\n```",
             "text/plain": f"<graph {self.get_name()}>",
@@ -150,10 +153,10 @@ def tools_of(graph: Graph) -> Mapping[str, Tool]:
     return {name: one for node in _nodes(graph, ToolsNode) for name, one in node.tools.items()}
 
 
-def drawing_of(graph: Graph) -> str:
-    """What a graph does, as a mermaid diagram: its flow, else the machine of the free loop."""
-    flow = next(_nodes(graph, FlowNode), None)
-    return mermaid() if flow is None else flow.table.mermaid()
+def flow_of_graph(graph: Graph) -> FlowTable | None:
+    """The table of a flow; None: the graph is none."""
+    node = next(_nodes(graph, FlowNode), None)
+    return None if node is None else node.table
 
 
 def masker_of(graph: Graph) -> Masker:
@@ -175,6 +178,13 @@ def _nodes(graph: Graph, kind: type[N]) -> Iterator[N]:
             node = getattr(bound, "__self__", bound)
             if isinstance(node, kind):
                 yield node
+
+
+def schemas_of(graph: Graph) -> list[Any]:
+    """The schemas of the graph's state: the classes that they name survive a checkpoint."""
+    builder = graph.builder
+    nodes = [spec.input_schema for spec in builder.nodes.values()]
+    return [builder.state_schema, builder.input_schema, builder.output_schema, *nodes]
 
 
 def signature_of(graph: Graph) -> str:

@@ -41,7 +41,7 @@ from adjourn.graph.keys import check_openable, has_key_file, keyring_of, takers_
 from adjourn.graph.line import WAIT_S, Busy, Lines, as_busy
 from adjourn.graph.logbook import log_event
 from adjourn.graph.may_answer import MayAnswer, check_persons, refusal
-from adjourn.graph.react import Graph, masker_of, may_answer_of, signature_of, tools_of
+from adjourn.graph.react import Graph, masker_of, may_answer_of, schemas_of, signature_of, tools_of
 from adjourn.graph.run import Run
 from adjourn.graph.run_log import Listener, row_id
 from adjourn.graph.signing import signed
@@ -99,7 +99,8 @@ class Runner(TimeTravel):
         self.busy, self.busy_wait_s = as_busy(busy), busy_wait_s
         self._owns_database = not isinstance(store, Database)
         self.database = store if isinstance(store, Database) else Database(store)
-        self.graph: Graph = graph.copy({"checkpointer": SQLAlchemySaver(self.database)})
+        saver = SQLAlchemySaver(self.database, types=schemas_of(graph))
+        self.graph: Graph = graph.copy({"checkpointer": saver})
         self.name = graph.get_name()
         self.tools = tools_of(graph)
         self.masker = masker_of(graph)

@@ -168,11 +168,12 @@ class _Execution:
 
     async def outcome(self) -> Outcome:
         """Make attempts until one succeeds, or none is worth making."""
+        before: tuple[Exception, Failure] | None = None
         while True:
             try:
                 work, held = await self._begun()
             except _Refused as refusal:
-                return self._failed(refusal.code, **self._counted(), **refusal.told)
+                return await self._refused(refusal, before)
             try:
                 result = await self._result(work, held)
             except GraphInterrupt:
@@ -184,10 +185,19 @@ class _Execution:
                 wait_s = self._wait_before_another(error, failure)
                 if wait_s is None:
                     return await self._given_up(error, failure)
+                before = error, failure
                 self._log(logging.INFO, f"attempt {self.attempt} raised", error)
                 await asyncio.sleep(wait_s)
             else:
                 return self._ended(result)
+
+    async def _refused(self, refusal: _Refused, before: tuple[Exception, Failure] | None) -> Outcome:
+        """No (further) attempt can be made. What an attempt before it came to decides, whoever made it."""
+        if before is not None:
+            return await self._given_up(*before)
+        if self.is_write and self.attempt:  # an owner that died had entered it
+            return await self._given_up(refusal, Failure(refusal.code, lost=True))
+        return self._failed(refusal.code, **self._counted(), **refusal.told)
 
     async def _begun(self) -> tuple[Work, Held]:
         """Enter the tool, when its turn has come and, of a write, `started` is on the disk.

@@ -210,10 +210,17 @@ class _Batch:
         asks = call["question"]["type"] == InterruptType.CONFIRM_RISKY
         if self.permission.rules_out(Effect(call["effect"]), asks=asks):
             self._deny(call)
-        elif not any(_is_write(one) and not is_final(one) for one in self.calls[: call["position"]]):
-            refused = self.judge.refused(call)
-            if refused is not None:
-                self._settle(call, refused)
+        else:
+            self._refused_early(call)
+
+    def _refused_early(self, call: Call) -> bool:
+        """Whether a guard objects before a person is asked. After a write that is still to run, it may not any more."""
+        if any(_is_write(one) and not is_final(one) for one in self.calls[: call["position"]]):
+            return False
+        refused = self.judge.refused(call)
+        if refused is not None:
+            self._settle(call, refused)
+        return refused is not None
 
     def _deny(self, call: Call) -> None:
         self._settle(
@@ -231,7 +238,7 @@ class _Batch:
             call["resource"] = resource
         run_id = self.run_context.run_id
         question = declared_question(call, tool, run_id=run_id, step=self.step, language=self.language)
-        if question is not None:
+        if question is not None and not self._refused_early(call):
             self._wait(call, question)
 
     def _skip_after_failure(self) -> None:

@@ -119,7 +119,66 @@ class _Form:
             return _as_items(message, calls, content, stateless=self.provider.stateless)
         return _as_objects(message, calls, content)
 
-    def _as_objects(message: AIMessage, calls: Sequence[dict[str, Any]], content: str | list[Any]) -> AIMessage:
+    def _back(
+        self, message: AIMessage, own: Sequence[dict[str, Any]] | None, calls: Sequence[dict[str, Any]]
+    ) -> dict[str, Any] | None:
+        """The fields that came with a message and with its calls, for the server that sent them.
+
+        DeepSeek wants its reasoning back from the first turn with calls to the answer, in all later requests too;
+        where no tool was called it wants none, and its older models refuse it.
+        """
+        fields: dict[str, Any] = {"reasoning_content": ""} if self.provider.wants_reasoning else {}
+        if own is None:
+            return {"fields": fields, "calls": {}} if fields else None
+        for block in own:
+            if block.get("type") == FIELDS:
+                fields |= {key: value for key, value in block.items() if key != "type"}
+        raw = message.additional_kwargs.get("tool_calls") or ()
+        extras = {sent["id"]: call_extras(call) for sent, call in zip(calls, raw, strict=False)}
+        return {"fields": fields, "calls": {id_: extra for id_, extra in extras.items() if extra}}
+
+    def _content(self, message: AIMessage) -> str | list[Any]:
+        """What was said, without what other providers want back; the content itself where that is all."""
+        content = message.content
+        if isinstance(content, str):
+            blank = self.provider.family == "anthropic" and not content.strip()
+            return "" if blank else content  # a text of blanks is refused there
+        if self.provider.family is None:
+            return content
+        kinds = {str(block.get("type")) for block in content if isinstance(block, dict)}
+        family = message.response_metadata.get("model_provider") or next(
+            (_FAMILIES[kind] for kind in kinds if kind in _FAMILIES), None
+        )
+        if kinds <= TEXT_BLOCKS or (family == self.provider.family and self._takes_blocks):
+            return content
+        return str(message.text)
+
+    def _name(self, name: str) -> str:
+        if name in self.tools:
+            return name
+        legal = len(name) <= self.provider.name_length and _LEGAL_NAME.fullmatch(name)
+        return name if legal else STAND_IN_NAME
+
+
+def _copy(
+    message: AIMessage,
+    content: str | list[Any],
+    calls: Sequence[dict[str, Any]],
+    parsed: list[ToolCall],
+    back: Mapping[str, Any] | None = None,
+) -> AIMessage:
+    extras = {
+        key: value for key, value in message.additional_kwargs.items() if key not in (SENT_AS, "tool_calls")
+    }
+    if calls:
+        extras["tool_calls"] = [{key: call[key] for key in ("id", "type", "function")} for call in calls]
+    if back:
+        extras[SEND_BACK] = back
+    update = {"content": content, "tool_calls": parsed, "invalid_tool_calls": [], "additional_kwargs": extras}
+    return message.model_copy(update=update)
+
+
+def _as_objects(message: AIMessage, calls: Sequence[dict[str, Any]], content: str | list[Any]) -> AIMessage:
     parsed = [
         ToolCall(
             name=call["function"]["name"],

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from adjourn.graph import routes
 from adjourn.graph.cli.apps import load
 from adjourn.graph.cli.screen import Screen, short
 from adjourn.graph.cli.settings import Settings
-from adjourn.graph.react import Graph, drawing_of, tools_of
+from adjourn.graph.drawing import drawing_of
+from adjourn.graph.react import tools_of
 from adjourn.nodes.tool import Tool
 
 
@@ -18,18 +18,12 @@ def show_graph(settings: Settings) -> int:
     screen = Screen(settings)
     if settings.json:
         shown = [_to_dict(one) for one in tools.values()]
-        screen.data({"name": graph.get_name(), "mermaid": mermaid(graph), "tools": shown})
+        screen.data({"name": graph.get_name(), "mermaid": drawing_of(graph), "tools": shown})
         return 0
     screen.line(f"{screen.say('graph')} ", (graph.get_name(), "bold"))
-    screen.line(mermaid(graph).rstrip())
+    screen.line(drawing_of(graph).rstrip())
     _show_tools(screen, tools)
     return 0
-
-
-def mermaid(graph: Graph) -> str:
-    """The graph as mermaid: by its table where it was built from one, else as LangGraph draws it."""
-    built = (set(routes.ROUTES), set(routes.SERIAL))
-    return drawing_of(graph) if set(graph.builder.nodes) in built else graph.get_graph().draw_mermaid()
 
 
 def _show_tools(screen: Screen, tools: Mapping[str, Tool]) -> None:

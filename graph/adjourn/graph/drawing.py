@@ -1,0 +1,33 @@
+"""What a graph does, as a mermaid diagram: its flow, its specialists, or the machine of the free loop."""
+
+from collections.abc import Iterator
+
+from adjourn.graph import routes
+from adjourn.graph.react import Graph, flow_of_graph
+from adjourn.graph.specialists import Specialists, specialists_of
+
+
+def drawing_of(graph: Graph) -> str:
+    """The diagram of a graph that one of the builders made; of any other graph, LangGraph's own."""
+    flow, specialists = flow_of_graph(graph), specialists_of(graph)
+    if flow is not None:
+        return flow.mermaid()
+    if specialists is not None:
+        return "\n".join(["flowchart TD", *_team(graph.get_name(), specialists, "top")])
+    if set(graph.builder.nodes) == set(routes.ROUTES):
+        return routes.mermaid()
+    return str(graph.get_graph().draw_mermaid())
+
+
+def _team(name: str, team: Specialists, node: str) -> Iterator[str]:
+    """A supervisor, and each of its specialists as a node that a task goes to and an answer comes from."""
+    yield f'    {node}["{name}"]'
+    for place, (one, graph) in enumerate(team.graphs.items()):
+        child = f"{node}_{place}"
+        below = specialists_of(graph)
+        if below is None:
+            yield f'    {child}("{one}")'
+        else:
+            yield from _team(one, below, child)
+        yield f"    {node} -->|task| {child}"
+        yield f"    {child} -.->|answer| {node}"
