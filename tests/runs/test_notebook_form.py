@@ -174,7 +174,7 @@ def test_c51_who_may_not_is_told_so_and_who_agreed_is_shown(house):
     form.name.value = "li"
     only(form).buttons["approve"].click()
     assert form.message.value == ""
-    assert "1/2" in only(form).widget.children[0].value
+    assert "1 of 2 agreed (li, wang): li " in only(form).widget.children[0].value
     form.name.value = "wang"
     only(form).buttons["approve"].click()
     assert (form.run.status, ran) == ("finished", [5])
@@ -249,3 +249,10 @@ def test_c73_a_secret_is_not_shown_and_does_not_stay_in_its_widget(house):
     box.buttons["submit"].click()
     assert (form.run.status, ran) == ("finished", [("wang", 11)])
     assert "Zephyr" not in form._repr_mimebundle_()["text/html"]
+
+
+def test_the_form_speaks_the_language_of_the_run(house):
+    runner = house.runner([says("", PAY), "好"], tools=tools([]))
+    form = runner.start_sync("付款").form()
+    assert form.name.description == "姓名"
+    assert [one.description for one in only(form)._actions.children] == ["同意", "修改", "拒绝"]

@@ -83,9 +83,10 @@ STORIES = st.builds(
 
 @dataclass
 class World:
-    """What the tools really did: (call, tool, began, ended), and how many reads were at work at most."""
+    """What the tools really did: (call, tool, began, ended, whether its time was over), and how many reads were at
+    work at most."""
 
-    did: list[tuple[str, str, float, float]] = field(default_factory=list)
+    did: list[tuple[str, str, float, float, bool]] = field(default_factory=list)
     effects: Counter[str] = field(default_factory=Counter)
     reading: int = 0
     most_reading: int = 0
@@ -100,7 +101,9 @@ class World:
 
     def ends(self, context: ToolContext, began: float) -> None:
         with self.lock:
-            self.did.append((context.idempotency_key, context.tool, began, time.monotonic()))
+            ended = time.monotonic()
+            late = context.deadline is not None and ended > context.deadline
+            self.did.append((context.idempotency_key, context.tool, began, ended, late))
             self.reading -= context.tool in READS
 
     def acts(self, how: str, context: ToolContext) -> Any:
@@ -367,14 +370,12 @@ def _nothing_twice(story: Story, world: World) -> None:
 
 def _nothing_beside_a_write(world: World) -> None:
     """Nothing that is within its time limit runs beside a write."""
-    spans = sorted((began, ended, name) for _, name, began, ended in world.did)
-    for place, (_, ended, name) in enumerate(spans):
-        for began, _, other in spans[place + 1 :]:
+    spans = sorted((began, ended, name, late) for _, name, began, ended, late in world.did)
+    for place, (_, ended, name, late) in enumerate(spans):
+        for began, _, other, _ in spans[place + 1 :]:
             if began >= ended:
                 break
-            late = (
-                ended - spans[place][0] > TIME_LIMIT_S
-            )  # what was given up ends when it likes; reads may go on
+            # what was given up ends when it likes; reads may go on beside it, writes may not beside a write
             writes = {name, other} & set(WRITES)
             assert not writes or (late and (name in READS or other in READS)), (name, other)
 

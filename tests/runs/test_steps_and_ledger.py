@@ -46,9 +46,9 @@ async def test_c18_a_cancel_and_a_limit_end_it_without_asking_again(house):
     await entered.wait()
     await runner.cancel("run_w")
     assert ((await running).status, len(house.models[0].requests)) == ("cancelled", 1)
-    turns = [says("", call("look", {"n": n}, id="c")) for n in range(3)]
-    run = await house.runner([*turns, "x"], tools=[look], limits=Limits(max_active_s=0)).start("go")
-    assert (run.stop_reason, house.models[1].requests) == ("timeout", [])
+    turns = [says("", call("wait", {}, id="w")), "never asked"]
+    run = await house.runner(turns, tools=[wait], limits=Limits(max_active_s=0.2)).start("go")
+    assert (run.stop_reason, len(house.models[1].requests)) == ("timeout", 1)
 
 
 @pytest.mark.alone

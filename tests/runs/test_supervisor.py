@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from adjourn.checkpoints.errors import AlreadyAnswered, UsageError, WrongGraph
-from adjourn.graph import Limits, Runner, Specialist, build_react, build_supervisor
+from adjourn.graph import Limits, Runner, Specialist, build_react, build_serial, build_supervisor
 from adjourn.graph.cli import main
 from adjourn.graph.drawing import drawing_of
-from adjourn.nodes import ScriptedModel, approve, reject, tool
+from adjourn.nodes import FunctionStep, ScriptedModel, ToolStep, approve, reject, tool
 from adjourn.nodes.history import is_legal
 from adjourn.nodes.scripted import call, says
 
@@ -414,3 +414,43 @@ def test_c80_each_specialist_is_a_node_in_the_drawn_graph(team):
     drawn = drawing_of(graph)
     assert drawn.startswith("flowchart TD") and '    top["top"]' in drawn and '    top_0["deep"]' in drawn
     assert '    top_0_0("search")' in drawn and "    top_0 -->|task| top_0_1" in drawn
+
+
+async def test_c79_c81_a_specialist_as_the_step_of_a_flow_and_as_an_ordinary_tool(team, tmp_path):
+    def scripted(*turns):
+        return ScriptedModel(turns=list(turns), by_history=True)
+
+    asker = Specialist(
+        name="asker",
+        about="publishes",
+        tools=[team.tools()["publish"]],
+        model=scripted(says("", call("publish", {"what": "it"}, id="p")), "it is out"),
+    )
+    hands = says("", call("asker", {"task": "publish it"}, id="h"))
+
+    def flow():
+        steps = [ToolStep(name="ask", tool=asker.as_tool()), FunctionStep(name="told", function=told)]
+        return build_serial(scripted(hands, "-", "all done"), steps, name="flow")
+
+    @tool(effect="read")
+    def told(ask: dict) -> str:
+        """What came of it."""
+        return ask["answer"]
+
+    with Runner(flow(), f"sqlite:///{tmp_path}/f.db") as one:
+        run = await one.start("go")
+    assert [(question.path, question.tool) for question in run.interrupts] == [("asker", "publish")]
+    with Runner(flow(), f"sqlite:///{tmp_path}/f.db") as other:
+        over = await other.resume(run.id, {run.interrupts[0].id: approve()}, by="li")
+    assert (over.answer, [one.status for one in over.flow]) == ("all done", ["done", "done"])
+    assert over.calls[-1].result == '{"ok": true, "data": "it is out"}'
+    graph = build_react(scripted(hands, "said so"), [asker.as_tool(), *team.tools().values()])
+    with Runner(graph, f"sqlite:///{tmp_path}/r.db") as plain:
+        run = await plain.start("go")
+        over = await plain.resume(run.id, {run.interrupts[0].id: approve()}, by="li")
+    assert (over.status, over.answer) == ("finished", "said so")
+
+
+def test_a_specialist_as_a_tool_needs_a_model_or_a_graph():
+    with pytest.raises(UsageError, match="a model of its own"):
+        Specialist(name="a", about="x").as_tool()

@@ -1,6 +1,8 @@
 """Old runs go, and everything of a person; what lives, waits or can be taken up again stays (C-93)."""
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -211,6 +213,38 @@ def test_the_file_does_not_hold_what_was_forgotten(tmp_path: Path) -> None:
     assert b"secret of mine" not in path.read_bytes()
     assert b"secret of theirs" in path.read_bytes()
     assert not path.with_name("a.db-wal").exists()
+
+
+def test_c93_a_run_that_starts_on_an_old_thread_while_it_is_pruned_keeps_it(shared_url: str) -> None:
+    model = ScriptedModel(turns=["one", "two"], by_history=True)
+    with Runner(build_react(model, Shop().tools(), limits=LIMITS), shared_url) as runner:
+        old = runner.start_sync("go", thread_id="t")
+        looking = SQLAlchemySaver(runner.database)
+        age(looking, old.id)
+        pruned: list[Removed] = []
+        pruning = threading.Thread(target=lambda: pruned.append(prune(other, ALL)))
+        run = starts.new_run(
+            "go on",
+            thread_id="t",
+            by=None,
+            run_id=None,
+            graph=runner.name,
+            signature="s",
+            owner="o",
+            lease_s=30,
+        )
+
+        def start(connection: sa.Connection) -> None:
+            starts.store(connection, run)
+            pruning.start()
+            pruning.join(0.3)  # it waits for us: or else it would take the thread away now
+
+        with closing(Database(shared_url)) as other:
+            runner.database.write(start)
+            pruning.join()
+        assert pruned == [Removed()]
+        assert scalar(looking, "SELECT count(*) FROM runs") == 2
+        assert looking.get_tuple(config("t")) is not None
 
 
 def test_pruning_goes_in_batches(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from adjourn.checkpoints.errors import RunBusy, UsageError
 from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.checkpoints.run_schema import audit, calls, events, flow_steps, interrupts, runs, steps
 from adjourn.checkpoints.schema import threads
-from adjourn.checkpoints.thread_ops import Rows, batches, delete_threads, shrink
+from adjourn.checkpoints.thread_ops import Rows, batches, delete_threads, hold, shrink
 
 THREADS_AT_ONCE = 20  # in one transaction: a few milliseconds each, while others wait
 
@@ -130,9 +130,7 @@ def _prune_threads(
 
 def _hold(connection: Connection, thread_id: str) -> Sequence[Row[*tuple[Any, ...]]]:
     """The runs of a thread, newest first, held with the thread's row until the transaction ends."""
-    connection.execute(
-        sa.select(threads.c.id).where(threads.c.thread_id == thread_id).with_for_update()
-    ).all()
+    hold(connection, thread_id)
     columns = (
         runs.c.id,
         runs.c.status,

@@ -29,6 +29,16 @@ Item = TypeVar("Item")
 BATCH = 500  # values in one IN (...): SQLite takes 999 at most where it was built long ago
 
 
+def hold(connection: Connection, thread_id: str) -> None:
+    """Keep a thread from being pruned, or from getting a run, until the transaction ends.
+
+    On SQLite a writer is alone anyhow. A thread without a row has nothing that could be pruned.
+    """
+    if connection.dialect.name != "sqlite":
+        query = sa.select(threads.c.id).where(threads.c.thread_id == thread_id)
+        connection.execute(query.with_for_update()).all()
+
+
 def delete_threads(connection: Connection, thread_ids: Sequence[str]) -> None:
     """Take away threads; their rows in the other tables go with them."""
     connection.execute(threads.delete().where(threads.c.thread_id.in_(thread_ids)))

@@ -1,6 +1,20 @@
 """What reports and pictures of a run say to people, in English and Chinese. One table: key -> language -> text."""
 
 CAPTIONS: dict[str, dict[str, str]] = {
+    "form.by": {"en": "your name", "zh": "姓名"},
+    "form.approve": {"en": "approve", "zh": "同意"},
+    "form.edit": {"en": "edit", "zh": "修改"},
+    "form.reject": {"en": "reject", "zh": "拒绝"},
+    "form.happened": {"en": "it happened", "zh": "已生效"},
+    "form.run": {"en": "run it", "zh": "执行"},
+    "form.leave": {"en": "leave it", "zh": "搁置"},
+    "form.submit": {"en": "submit", "zh": "提交"},
+    "form.answer": {"en": "answer", "zh": "回答"},
+    "form.needed": {"en": "a value is needed", "zh": "必须填写"},
+    "form.optional": {"en": "(optional)", "zh": "（可不填）"},
+    "form.waits": {"en": "run {run} waits for {count} answer(s):", "zh": "运行 {run} 等待 {count} 个回答："},
+    "asks.agreed": {"en": "{given} of {needed} agreed{of}{who}", "zh": "已同意 {given}/{needed}{of}{who}"},
+    "asks.expires": {"en": "expires {at}", "zh": "{at} 过期"},
     "why.answered": {"en": "It came to an answer after {steps} steps.", "zh": "执行 {steps} 步后得出回答。"},
     "why.max_steps": {
         "en": "It made {steps} model calls, as many as it may, and had no final answer.",

@@ -1,10 +1,12 @@
 """A run in a notebook: how it stands and why, its timeline, what its calls were, what is asked, what it answered."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.records import CallRow, Interrupt
+from adjourn.graph.captions import caption
 from adjourn.graph.picture import COLOURS, safe, svg
 from adjourn.graph.run import Run
 from adjourn.graph.timeline import timeline
@@ -26,7 +28,7 @@ def run_card(run: Run, *, asks: bool = True) -> str:
         svg(timeline(run, at), run.id, language),
         _calls(run.calls),
     ]
-    parts += [question_card(one) for one in run.interrupts if asks]
+    parts += [question_card(one, language) for one in run.interrupts if asks]
     if run.answer:
         parts.append(f'<div style="white-space:pre-wrap;margin-top:.5em">{safe(run.answer)}</div>')
     return "".join([*parts, "</div>"])
@@ -50,17 +52,23 @@ def _cell(value: object) -> str:
     return f'<td style="text-align:left">{safe(value)}</td>'
 
 
-def question_card(question: Interrupt) -> str:
+def question_card(question: Interrupt, language: str) -> str:
     """An open question: what it is about, who agreed so far, and when it expires."""
-    approvals, told = question.approvals, ""
-    if approvals is not None:
-        given = ", ".join(f"{one['by']} {one['at'] or ''}".strip() for one in approvals["given"])
-        of = f" ({', '.join(approvals['of'])})" if approvals["of"] else ""
-        told += f"<div>{len(approvals['given'])}/{approvals['needed']}{safe(of)}{safe(': ' + given if given else '')}</div>"
+    told = [approvals_caption(question.approvals, language)] if question.approvals is not None else []
     if question.expires_at is not None:
-        told += f"<div>⏳ {safe(question.expires_at)}</div>"
+        told.append(caption("asks.expires", language, at=question.expires_at))
+    below = "".join(f"<div>{safe(one)}</div>" for one in told)
     colour = COLOURS["waiting"]
     return (
         f'<div style="border-left:3px solid {colour};padding-left:.5em"><b>{safe(question.type)}</b> '
-        f"<code>{safe(question.id)}</code> {safe(question.reason)}{told}</div>"
+        f"<code>{safe(question.id)}</code> {safe(question.reason)}{below}</div>"
     )
+
+
+def approvals_caption(approvals: Mapping[str, Any], language: str) -> str:
+    """Who agreed so far, of how many, and who may."""
+    given = approvals["given"]
+    who = ", ".join(f"{one['by']} {one['at'] or ''}".strip() for one in given)
+    of = f" ({', '.join(approvals['of'])})" if approvals["of"] else ""
+    told = {"given": len(given), "needed": approvals["needed"], "of": of, "who": f": {who}" if who else ""}
+    return caption("asks.agreed", language, **told)

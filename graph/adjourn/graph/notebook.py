@@ -6,8 +6,10 @@ from typing import Any
 
 from adjourn.checkpoints.lifecycle import InterruptType
 from adjourn.checkpoints.records import Interrupt
+from adjourn.graph.captions import caption
 from adjourn.graph.fields import example
 from adjourn.graph.run import Run
+from adjourn.nodes.texts import language_of
 
 
 def form_of(run: Run, *, by: str | None = None) -> Any:
@@ -33,7 +35,8 @@ def _in_kernel() -> bool:
 
 def how_to_answer(run: Run) -> str:
     """What to write to answer the open questions of a run, where there is no form."""
-    lines = [f"run {run.id} waits for {len(run.interrupts)} answer(s):"]
+    language = language_of(run.row.input)
+    lines = [caption("form.waits", language, run=run.id, count=len(run.interrupts))]
     for one in run.interrupts:
         lines += [f"  {one.type} {one.tool}: {one.reason}", f"    {_call(run, one)}"]
     return "\n".join(lines)

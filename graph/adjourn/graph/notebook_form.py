@@ -11,6 +11,7 @@ import ipywidgets  # type: ignore[import-untyped]
 
 from adjourn.checkpoints.errors import AdjournError, InvalidAnswer
 from adjourn.checkpoints.records import Interrupt
+from adjourn.graph.captions import CAPTIONS, caption
 from adjourn.graph.card import question_card, run_card
 from adjourn.graph.fields import (
     NOTHING,
@@ -31,6 +32,7 @@ from adjourn.graph.fields import (
 )
 from adjourn.graph.picture import safe
 from adjourn.graph.run import Run
+from adjourn.nodes.texts import language_of
 
 if TYPE_CHECKING:
     from adjourn.graph.runner import Runner
@@ -51,7 +53,9 @@ class NotebookForm:
 
     def __init__(self, run: Run, runner: "Runner", *, by: str | None = None) -> None:
         self._runner = runner
-        self.name = ipywidgets.Text(value=by or "", description="by", style=_LABEL)
+        self._language = language_of(run.row.input)
+        label = caption("form.by", self._language)
+        self.name = ipywidgets.Text(value=by or "", description=label, style=_LABEL)
         self.widget = ipywidgets.VBox()
         self.message = ipywidgets.HTML()
         self.boxes: dict[str, QuestionBox] = {}
@@ -60,15 +64,13 @@ class NotebookForm:
     def show(self, run: Run) -> None:
         """Show this run, with a box for each question that is open."""
         self.run = run
-        for box in self.boxes.values():
-            for field in box.fields.values():
-                field.forget()
-        # what was typed for a question that is still open stays
-        self.boxes = {
-            one.id: self.boxes.get(one.id) or QuestionBox(one, self._answer) for one in run.interrupts
-        }
-        for one in run.interrupts:
-            self.boxes[one.id].look_again(one)
+        before, self.boxes = self.boxes, {}
+        for one in run.interrupts:  # what was typed for a question that is still open stays
+            box = before.pop(one.id, None) or QuestionBox(one, self._answer, self._language)
+            box.look_again(one)
+            self.boxes[one.id] = box
+        for box in before.values():
+            box.forget()
         asked = [self.name, *(one.widget for one in self.boxes.values())] if self.boxes else []
         self.widget.children = (ipywidgets.HTML(run_card(run, asks=not self.boxes)), *asked, self.message)
 
@@ -94,29 +96,41 @@ class NotebookForm:
 class QuestionBox:
     """One question: `buttons` by what they do (an action's word, or `submit`), `fields` by name."""
 
-    def __init__(self, question: Interrupt, answer: Callable[["QuestionBox", Any], None]) -> None:
+    def __init__(
+        self, question: Interrupt, answer: Callable[["QuestionBox", Any], None], language: str
+    ) -> None:
         self.question = question
+        self._language = language
         self._answer = answer
         self._schema = question.response_schema
         self._action: str | None = None
         self.message = ipywidgets.HTML()
         self.buttons: dict[str, Any] = {}
         self.fields: dict[str, Field] = {}
-        self._head = ipywidgets.HTML(question_card(question))
+        self._head = ipywidgets.HTML()
         self._actions = ipywidgets.HBox([self._button(word) for word in variants(self._schema)])
         self.widget = ipywidgets.VBox()
         self._open(None)
 
     def look_again(self, question: Interrupt) -> None:
         """Show who has agreed by now."""
-        self._head.value = question_card(question)
+        self._head.value = question_card(question, self._language)
+
+    def forget(self) -> None:
+        """Take the secrets away that were typed here."""
+        for field in self.fields.values():
+            field.forget()
 
     def _button(self, word: str) -> Any:
         styles = {"approve": "success", "reject": "danger", SUBMIT: "primary"}
-        button = ipywidgets.Button(description=word, button_style=styles.get(word, ""))
+        button = ipywidgets.Button(description=self._label(word), button_style=styles.get(word, ""))
         button.on_click(lambda _: self._press(word))
         self.buttons[word] = button
         return button
+
+    def _label(self, word: str) -> str:
+        key = f"form.{word}"
+        return caption(key, self._language) if key in CAPTIONS else word
 
     def _press(self, word: str) -> None:
         if word == SUBMIT:
@@ -150,6 +164,7 @@ class QuestionBox:
                 name,
                 field,
                 self._schema,
+                self._language,
                 present=self.question.arguments if name == "arguments" else NOTHING,
                 required=name in schema.get("required", ()),
             )
@@ -158,7 +173,7 @@ class QuestionBox:
         }
         if made or self._action is not None:
             return made
-        return {"": Field("answer", schema, self._schema)}
+        return {"": Field(caption("form.answer", self._language), schema, self._schema, self._language)}
 
     def _submit(self) -> None:
         for field in self.fields.values():
@@ -194,12 +209,14 @@ class Field:
         name: str,
         schema: Schema,
         whole: Schema,
+        language: str,
         *,
         present: Any = NOTHING,
         required: bool = True,
         depth: int = DEPTH,
     ) -> None:
         self._schema, self._whole, self._required = schema, whole, required
+        self._language = language
         self.is_secret = is_secret(schema, whole)
         self._taken = present if present is not NOTHING else schema.get("default", NOTHING)
         self.inner: dict[str, Field] = {}
@@ -230,6 +247,7 @@ class Field:
                 name,
                 field,
                 self._whole,
+                self._language,
                 present=taken.get(name, NOTHING),
                 required=name in required,
                 depth=depth,
@@ -271,7 +289,8 @@ class Field:
     def _hint(self) -> str:
         words = describe(self._schema, self._whole)
         told = resolved(self._schema, self._whole).get("description", "")
-        return "  ".join(one for one in (words, "" if self._required else "(optional)", told) if one)
+        optional = "" if self._required else caption("form.optional", self._language)
+        return "  ".join(one for one in (words, optional, told) if one)
 
     def value(self) -> Any:
         """The field's value; `NOTHING`: it is left out. Raises `WrongValue`, and shows it here."""
@@ -291,7 +310,7 @@ class Field:
             if isinstance(typed, tuple):
                 return [self._values[place] for place in typed]
             if typed is None:
-                raise WrongValue("a value is needed")
+                raise WrongValue(caption("form.needed", self._language))
             return self._values[typed]
         words = typed.strip()
         if words:
@@ -299,7 +318,7 @@ class Field:
         if self._taken is not NOTHING and self._taken in (None, ""):
             return self._taken
         if self._required and not self._may_be_null:
-            raise WrongValue("a value is needed")
+            raise WrongValue(caption("form.needed", self._language))
         return None if self._required else NOTHING
 
     def mark(self, why: str) -> None:

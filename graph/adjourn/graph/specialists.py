@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from adjourn.graph.react import Graph, tools_of
-from adjourn.nodes.delegation import DELEGATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,12 @@ class Specialists:
 
 
 def specialists_of(graph: Graph) -> Specialists | None:
-    """Those of a graph that `build_supervisor` made; None: it has none."""
-    tool = tools_of(graph).get(DELEGATE)
-    behind = None if tool is None else tool.delegates
-    return behind if isinstance(behind, Specialists) else None
+    """Those that a graph's tools hand tasks to; None: it has none."""
+    found = [one.delegates for one in tools_of(graph).values() if isinstance(one.delegates, Specialists)]
+    if len(found) <= 1:
+        return found[0] if found else None
+    return Specialists(
+        {name: below for one in found for name, below in one.graphs.items()},
+        {name: about for one in found for name, about in one.about.items()},
+        max(one.max_delegations for one in found),
+    )

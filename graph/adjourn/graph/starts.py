@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
-from adjourn.checkpoints import journal
+from adjourn.checkpoints import journal, thread_ops
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import RunBusy, RunNotFound, UsageError
 from adjourn.checkpoints.events import Event, RunStarted, StepStarted
@@ -94,6 +94,7 @@ def store(connection: Connection, run: RunRow, masker: Masker | None = None) -> 
     `masker` hides what a person said of a call that is closed so; None: by the default rules.
     Raises `RunBusy` when the thread has a run that works, `UsageError` when the id is taken.
     """
+    thread_ops.hold(connection, run.thread_id)  # nobody prunes an old thread while it gets a run
     before = journal.open_run(connection, run.thread_id)
     if before is not None and before.status == RunStatus.RUNNING:
         raise RunBusy(before.id, before.lease_owner, before.lease_until)

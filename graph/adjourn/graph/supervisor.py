@@ -11,7 +11,7 @@ from adjourn.checkpoints.errors import UsageError
 from adjourn.graph.may_answer import MayAnswer
 from adjourn.graph.react import Graph, build_react
 from adjourn.graph.specialists import Specialists
-from adjourn.nodes.delegation import delegate_tool, find_specialists_tool
+from adjourn.nodes.delegation import delegate_tool, find_specialists_tool, specialist_tool
 from adjourn.nodes.guards import Limits
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.permission import Mode, Rule
@@ -40,6 +40,20 @@ class Specialist:
     model: BaseChatModel | str | None = None
     limits: Limits = field(default_factory=Limits)
     graph: Graph | None = None
+
+    def as_tool(self, *, max_delegations: int = MAX_DELEGATIONS) -> Tool:
+        """A tool that hands a task to this one: for the tools of another builder, or a `ToolStep` of a flow.
+
+        Raises `UsageError` for a specialist that has neither a model nor a graph.
+        """
+        (known,) = _checked([self])
+        if known.graph is None and known.model is None:
+            raise UsageError(f"specialist {self.name}: as a tool it needs a model of its own, or a graph")
+        graph = known.graph or build_react(
+            known.model or "", known.tools, limits=known.limits, system_prompt=known.prompt, name=known.name
+        )
+        behind = Specialists({known.name: graph}, {known.name: known.about}, max_delegations)
+        return specialist_tool(known.name, known.about, behind)
 
 
 def build_supervisor(

@@ -75,40 +75,60 @@ class Gate:
 _WAKING: set["asyncio.Future[None]"] = set()  # the event loop keeps weak references alone
 
 
+Task = Annotated[str, Field(min_length=1, max_length=HANDOVER_CHARS)]
+Handed = Annotated[str, Field(max_length=HANDOVER_CHARS)]
+
+
+async def _work(call: ToolContext, specialist: str, task: str, context: str) -> Any:
+    children: Children | None = call.children
+    if children is None:
+        raise ToolError("specialists need a runner; drive this graph with adjourn.graph.Runner")
+    whole = f"{task}\n\n{context}" if context else task
+    return await children.work(specialist, whole, step=call.step, call_id=call.call_id)
+
+
 def delegate_tool(specialists: Mapping[str, str], behind: Any) -> Tool:
     """The tool that hands a task to one of these specialists; name -> what it is good at.
 
     `behind` is kept with it, for the runner.
     """
 
-    async def delegate(
-        specialist: str,
-        task: Annotated[str, Field(min_length=1, max_length=HANDOVER_CHARS)],
-        context: Annotated[str, Field(max_length=HANDOVER_CHARS)] = "",
-        *,
-        call: ToolContext,
-    ) -> Any:
-        children: Children | None = call.children
-        if children is None:
-            raise ToolError("specialists need a runner; drive this graph with adjourn.graph.Runner")
-        whole = f"{task}\n\n{context}" if context else task
-        return await children.work(specialist, whole, step=call.step, call_id=call.call_id)
+    async def delegate(specialist: str, task: Task, context: Handed = "", *, call: ToolContext) -> Any:
+        return await _work(call, specialist, task, context)
 
     delegate.__annotations__["specialist"] = Literal[tuple(specialists)]
     many = len(specialists) > MOST
     able = "\n".join([] if many else [f"- {name}: {about}" for name, about in specialists.items()])
     able = able or "Find them by find_specialists."
+    return _delegating(
+        delegate, DELEGATE, f"Hand a task to a specialist and get its answer. {_TELL}\n{able}", behind
+    )
+
+
+def specialist_tool(name: str, about: str, behind: Any) -> Tool:
+    """The tool that hands a task to this one specialist: for the tools of any graph, and the steps of a flow."""
+
+    async def hand(task: Task, context: Handed = "", *, call: ToolContext) -> Any:
+        return await _work(call, name, task, context)
+
+    return _delegating(hand, name, f"Hand a task to {name}, who {about}. {_TELL}", behind)
+
+
+_TELL = (
+    "It sees the task and the context that you give, and nothing else: say all that it needs. Independent tasks can be "
+    "handed out in one turn."
+)
+
+
+def _delegating(function: Callable[..., Any], name: str, description: str, behind: Any) -> Tool:
     made = tool(
-        name=DELEGATE,
-        description=(
-            "Hand a task to a specialist and get its answer. It sees the task and the context that you give, and nothing "
-            f"else: say all that it needs. Independent tasks can be handed out in one turn.\n{able}"
-        ),
+        name=name,
+        description=description,
         effect="read",  # what it does to the world, its own calls do, each kept apart from all others
         timeout_s=None,
         retries=0,
         repeatable=True,
-    )(delegate)
+    )(function)
     return replace(made, delegates=behind)
 
 
