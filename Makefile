@@ -40,7 +40,7 @@ bench: .venv/.ready ## the store beside LangGraph's own savers, long streams bes
 	@$(BIN)/python tests/bench/bench_stream.py
 
 soak: .venv/.ready ## the proofs of scale: a minute of writing, races of 500 rounds, 1,000 runs that wait
-	@ADJOURN_SOAK_S=60 $(BIN)/python -m pytest tests/store/test_scale.py --timeout 600
+	@ADJOURN_SOAK_S=60 ADJOURN_AGENTS=100 $(BIN)/python -m pytest tests/store/test_scale.py --timeout 600
 	@ADJOURN_RACES=500 ADJOURN_WAITING=1000 $(BIN)/python -m pytest tests/store/test_races.py -s
 
 langgraph-tests: .venv/.ready ## LangGraph's own tests on this saver: make langgraph-tests CHECKOUT=DIR

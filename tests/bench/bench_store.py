@@ -1,174 +1,64 @@
 """This store beside LangGraph's own savers: milliseconds and bytes per superstep, and what many runs cost.
 
-    python tests/bench/bench_store.py [--rounds 2] [--quick] [--waiting 100000] [--json FILE]
+    python tests/bench/bench_store.py [--quick] [--waiting 100000] [--json FILE] [--readme]
 
 Both sides run the same graph in `sync` durability with the same `synchronous` setting, in turns, each round
 in a new database. Reported is the median over the rounds, and the ratio (below 1: this store is faster). A
-superstep appends one message. The figures go to a JSON file as well, beside this one if none is named.
+superstep appends one message. The figures go to a JSON file as well, beside this one if none is named; with
+`--readme` the tables of both READMEs are made from it. A busy machine makes every figure doubtful: the load
+before and behind is in the file.
 """
 
 import argparse
-import asyncio
 import json
-import math
-import statistics
+import os
+import platform
+import sqlite3
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the servers of the store's tests
 
-from sides import FIRST, Side, chat, our_postgres, our_sqlite, their_postgres, their_sqlite
+from crowds import at_once, short_threads
+from readme_table import write_tables
 from store.engines import Engines, engines
+from supersteps import SIZES, exponent, measure, postgres_sides, sqlite_sides
 from waiting import measure as measure_waiting
 
-SIZES = [(50, 300), (200, 300), (200, 5_000)]  # supersteps, bytes of each message
 WAITING = 10_000  # interrupted runs in one file
-GET_STATES = 5  # calls of get_state, of which the median counts
+SHORT = 1_000  # short threads
+ROUNDS = {(50, 300): 11, (200, 300): 5, (200, 5_000): 3}  # the shorter a run, the more it is disturbed
+PACKAGES = (
+    "langgraph",
+    "langgraph-checkpoint-sqlite",
+    "langgraph-checkpoint-postgres",
+    "langchain-core",
+    "sqlalchemy",
+    "psycopg",
+)
 
-Sides = Callable[[Path], tuple[Side, Side]]
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Milliseconds per superstep, bytes per superstep, and milliseconds of a `get_state` at the end."""
-
-    setting: str
-    steps: int
-    size: int
-    theirs: float
-    ours: float
-    theirs_async: float
-    ours_async: float
-    their_bytes: float
-    our_bytes: float
-    their_state: float
-    our_state: float
-
-    def line(self) -> str:
-        """A line of the table."""
-        pairs = (
-            (self.theirs, self.ours),
-            (self.theirs_async, self.ours_async),
-            (self.their_bytes, self.our_bytes),
-            (self.their_state, self.our_state),
-        )
-        shown = " |".join(f"{theirs:9.2f}{ours:8.2f}{ours / theirs:7.3f}" for theirs, ours in pairs)
-        return f"{self.setting:10} {self.steps:4} x {self.size:4} B |{shown}"
+HEAD = f"{'':23} |{'sync, ms':^24} |{'async, ms':^24} |{'bytes':^24} |{'get_state, ms':^24} |{'memory':>7}"
+TITLES = f"{'':23} |" + " |".join([f"{'theirs':>9}{'ours':>8}{'ratio':>7}"] * 4) + " |"
 
 
-def settings(steps: int) -> Any:
-    """The config of a run."""
-    return {"configurable": {"thread_id": "t"}, "recursion_limit": steps + 10}
+def circumstances() -> dict[str, Any]:
+    """When, where and with what."""
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "packages": {name: version(name) for name in PACKAGES},
+        "load": [round(one, 1) for one in os.getloadavg()],
+    }
 
 
-def run_sync(side: Side, steps: int, size: int) -> tuple[float, float]:
-    """Seconds of one run through the sync methods, and of a `get_state` behind it."""
-    with side.opened() as saver:
-        graph = chat(steps, size).compile(checkpointer=saver)
-        start = time.perf_counter()
-        graph.invoke(FIRST, settings(steps), durability="sync")
-        took = time.perf_counter() - start
-        return took, statistics.median(_state_s(graph, steps) for _ in range(GET_STATES))
-
-
-def _state_s(graph: Any, steps: int) -> float:
-    start = time.perf_counter()
-    assert len(graph.get_state(settings(steps)).values["messages"]) == steps + 1
-    return time.perf_counter() - start
-
-
-async def run_async(side: Side, steps: int, size: int) -> float:
-    """Seconds of one run through the async methods."""
-    async with side.aopened() as saver:
-        graph = chat(steps, size).compile(checkpointer=saver)
-        start = time.perf_counter()
-        await graph.ainvoke(FIRST, settings(steps), durability="sync")
-        return time.perf_counter() - start
-
-
-def empty_bytes(side: Side) -> int:
-    """What the database takes before anything is stored."""
-    with side.opened():
-        pass
-    return side.size()
-
-
-def measure(setting: str, sides: Sides, steps: int, size: int, rounds: int) -> Measured:
-    """The medians over the rounds; the sides take turns, so that a noisy moment meets both."""
-    rows: list[list[float]] = []
-    for _ in range(rounds):
-        with tempfile.TemporaryDirectory() as folder:
-            rows.append(_round(sides, Path(folder), steps, size))
-    theirs, ours, their_state, our_state, theirs_async, ours_async, their_bytes, our_bytes = (
-        statistics.median(series) for series in zip(*rows, strict=True)
-    )
-    per_step = 1000 / steps
-    return Measured(
-        setting,
-        steps,
-        size,
-        theirs * per_step,
-        ours * per_step,
-        theirs_async * per_step,
-        ours_async * per_step,
-        their_bytes / steps,
-        our_bytes / steps,
-        their_state * 1000,
-        our_state * 1000,
-    )
-
-
-def _round(sides: Sides, folder: Path, steps: int, size: int) -> list[float]:
-    pair = sides(folder)
-    empty = [empty_bytes(side) for side in pair]
-    (theirs, their_state), (ours, our_state) = (run_sync(side, steps, size) for side in pair)
-    grown = [side.size() - before for side, before in zip(pair, empty, strict=True)]
-    others = sides(folder)
-    for side in others:
-        empty_bytes(side)  # tables are made before the clock runs
-    theirs_async, ours_async = (asyncio.run(run_async(side, steps, size)) for side in others)
-    return [theirs, ours, their_state, our_state, theirs_async, ours_async, *grown]
-
-
-def sqlite_sides(synchronous: str) -> Sides:
-    """Two new SQLite files at each call."""
-    made = iter(range(10**6))
-
-    def sides(folder: Path) -> tuple[Side, Side]:
-        number = next(made)
-        theirs, ours = folder / f"theirs{number}.db", folder / f"ours{number}.db"
-        return their_sqlite(theirs, synchronous), our_sqlite(ours, synchronous)
-
-    return sides
-
-
-def postgres_sides(servers: Engines) -> Sides:
-    """Two new schemas at each call."""
-
-    def sides(folder: Path) -> tuple[Side, Side]:
-        return their_postgres(servers.new("postgresql", folder)), our_postgres(
-            servers.new("postgresql", folder)
-        )
-
-    return sides
-
-
-def exponent(measured: Sequence[Measured], bytes_of: Callable[[Measured], float]) -> float:
-    """How the size grows with the steps: 1 is with their number, 2 with its square."""
-    few, many = (one for one in measured if one.size == SIZES[0][1])
-    return 1 + math.log(bytes_of(many) / bytes_of(few)) / math.log(many.steps / few.steps)
-
-
-HEAD = f"{'':23} |{'sync, ms':^24} |{'async, ms':^24} |{'bytes':^24} |{'get_state, ms':^24}"
-TITLES = f"{'':23} |" + " |".join([f"{'theirs':>9}{'ours':>8}{'ratio':>7}"] * 4)
-
-
-def bench_supersteps(rounds: int, quick: bool, servers: Engines) -> dict[str, Any]:
+def bench_supersteps(quick: bool, servers: Engines) -> dict[str, Any]:
     """Print the table of supersteps, and give its figures."""
     print(f"{HEAD}\n{TITLES}")
     kinds = {"NORMAL": sqlite_sides("NORMAL")}
@@ -178,7 +68,7 @@ def bench_supersteps(rounds: int, quick: bool, servers: Engines) -> dict[str, An
     for setting, sides in kinds.items():
         found = []
         for steps, size in SIZES:
-            found.append(measure(setting, sides, steps, size, rounds))
+            found.append(measure(setting, sides, steps, size, 1 if quick else ROUNDS[steps, size]))
             print(found[-1].line(), flush=True)
         grows = {
             "theirs": exponent(found, lambda one: one.their_bytes),
@@ -188,6 +78,15 @@ def bench_supersteps(rounds: int, quick: bool, servers: Engines) -> dict[str, An
         shown["supersteps"] += [asdict(one) for one in found]
         shown["growth"][setting] = grows
     return shown
+
+
+def bench_crowds(quick: bool) -> dict[str, Any]:
+    """Print what many threads cost, and give the figures."""
+    found = {"short": short_threads(SHORT // 10 if quick else SHORT), "at_once": at_once()}
+    print("\nms per superstep, SQLite NORMAL: theirs, ours, ratio")
+    for name, one in found.items():
+        print(f"  {one['threads']:5.0f} threads, {name:8}{one['theirs']:9.2f}{one['ours']:8.2f}{one['ratio']:7.3f}")
+    return found
 
 
 def bench_waiting(count: int) -> dict[str, float]:
@@ -205,16 +104,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="SQLite NORMAL only, one round")
     parser.add_argument("--waiting", type=int, default=WAITING, help="interrupted runs in one file")
     parser.add_argument("--json", type=Path, default=Path(__file__).with_name("bench_store.json"))
+    parser.add_argument("--readme", action="store_true", help="make the READMEs' tables from the figures")
     options = parser.parse_args()
+    shown: dict[str, Any] = {"circumstances": circumstances()}
     with engines() as servers:
-        shown = bench_supersteps(1 if options.quick else options.rounds, options.quick, servers)
+        shown |= bench_supersteps(options.quick, servers)
+    shown["crowds"] = bench_crowds(options.quick)
     shown["waiting"] = {"runs": options.waiting, **bench_waiting(options.waiting)}
+    shown["circumstances"]["load_behind"] = [round(one, 1) for one in os.getloadavg()]
     options.json.write_text(json.dumps(shown, indent=1) + "\n", encoding="utf-8")
     print(f"\nwritten to {options.json}")
+    if options.readme:
+        write_tables(shown)
     return 0
 
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypedDict
 
 import psycopg
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -78,6 +79,20 @@ def their_sqlite(path: Path, synchronous: str) -> Side:
             yield saver
 
     return Side(opened, aopened, lambda: file_bytes(path))
+
+
+def in_memory() -> Side:
+    """InMemorySaver: nothing is written down."""
+
+    @contextmanager
+    def opened() -> Iterator[Any]:
+        yield InMemorySaver()
+
+    @asynccontextmanager
+    async def aopened() -> AsyncIterator[Any]:
+        yield InMemorySaver()
+
+    return Side(opened, aopened, lambda: 0)
 
 
 def our_sqlite(path: Path, synchronous: str) -> Side:

@@ -131,6 +131,21 @@ def wide() -> Any:
     return build_react(ScriptedModel(turns=turns, by_history=True), tools=[maintain], name="wide")
 
 
+@tool(effect="read", ask_for=("region",))
+def look(
+    region: Literal["r01", "r02", "r03", "r04", "r05", "r06", "r07", "r08", "r09", "r10", "r11", "r12"],
+) -> str:
+    """Look at a region."""
+    note("look", region=region)
+    return "fine"
+
+
+def many() -> Any:
+    """A run that asks for one of many."""
+    turns = [says("", call("look", {}, id="l")), "done"]
+    return build_react(ScriptedModel(turns=turns, by_history=True), tools=[look], name="many")
+
+
 @tool(effect="write", confirm="Pay {amount}?", approvers=Approvers(2, of=("li", "wang")), expires_in_s=7200)
 def pay(amount: int) -> str:
     """Pay."""

@@ -140,6 +140,17 @@ def test_every_kind_of_field(terminal: Opens, folder: Path) -> None:
     assert "note  备注  string  for the log" in one.seen
 
 
+def test_one_of_many_is_found_by_typing(terminal: Opens, folder: Path) -> None:
+    one = terminal("many", "run", "look")
+    one.waits_for("type to filter")
+    one.waits_for("r12")
+    one.presses("11")
+    one.waits_for("» r11")
+    one.presses(ENTER)
+    assert one.leaves() == 0
+    assert ran(folder) == [["look", {"region": "r11"}]]
+
+
 def test_the_form_speaks_chinese(terminal: Opens, folder: Path) -> None:
     one = terminal("build", "run", "看看支付", lang="zh")
     one.types("2", after="（方向键或编号，回车确认）")

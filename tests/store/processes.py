@@ -6,17 +6,20 @@ They are real ones, forked from one that has imported everything: a start takes 
 import multiprocessing
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import END, START, MessagesState, StateGraph
 from store.stored_graphs import config, put
 
 from adjourn.checkpoints.saver import SQLAlchemySaver
 
 os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+AGENT_STEPS = 20
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     ["runs.crash_app", "store.processes", "store.race_app"]
@@ -66,34 +69,53 @@ def work_for(url: str, process: int, threads: int, seconds: float) -> None:
     At its end each reads its whole conversation back; any error ends the process with a status.
     """
     end = time.monotonic() + seconds
-    wrong: list[BaseException] = []
     with SQLAlchemySaver(url) as saver:
-        running = [
-            threading.Thread(target=_append, args=(saver, f"p{process}-{number}", end, wrong))
-            for number in range(threads)
-        ]
-        for thread in running:
-            thread.start()
-        for thread in running:
-            thread.join()
-    if wrong:
-        raise wrong[0]
+        _all_at_once([partial(_append, saver, f"p{process}-{number}", end) for number in range(threads)])
 
 
-def _append(saver: SQLAlchemySaver, name: str, end: float, wrong: list[BaseException]) -> None:
-    try:
-        where, said, step = config(name), list[HumanMessage](), 0
-        while step == 0 or time.monotonic() < end:
-            step += 1
-            said = [*said, HumanMessage(f"{name} {step}".ljust(300, "x"), id=f"{name}-{step}")]
-            where = put(saver, where, {"messages": said}, step)
-            saver.put_writes(where, [("n", step)], f"task{step}")
-        found = list(saver.list(config(name)))
-        assert [len(one.checkpoint["channel_values"]["messages"]) for one in found] == list(
-            range(step, 0, -1)
-        )
-        assert [one.pending_writes for one in found] == [
-            [(f"task{number}", "n", number)] for number in range(step, 0, -1)
-        ]
-    except BaseException as error:  # a thread's error would be told to nobody
-        wrong.append(error)
+def _all_at_once(works: Sequence[Callable[[], None]]) -> None:
+    """Run each in a thread of its own; the first error is raised when all have ended."""
+    with ThreadPoolExecutor(len(works)) as pool:
+        for done in [pool.submit(work) for work in works]:
+            done.result()
+
+
+def _append(saver: SQLAlchemySaver, name: str, end: float) -> None:
+    where, said, step = config(name), list[HumanMessage](), 0
+    while step == 0 or time.monotonic() < end:
+        step += 1
+        said = [*said, HumanMessage(f"{name} {step}".ljust(300, "x"), id=f"{name}-{step}")]
+        where = put(saver, where, {"messages": said}, step)
+        saver.put_writes(where, [("n", step)], f"task{step}")
+    found = list(saver.list(config(name)))
+    assert [len(one.checkpoint["channel_values"]["messages"]) for one in found] == list(range(step, 0, -1))
+    assert [one.pending_writes for one in found] == [
+        [(f"task{number}", "n", number)] for number in range(step, 0, -1)
+    ]
+
+
+def work_as_agents(url: str, names: Sequence[str], size: int) -> None:
+    """Agents of one process, all at once: each runs a graph that appends a message of `size` bytes at each step."""
+    with SQLAlchemySaver(url) as saver:
+        graph = _talk(size).compile(checkpointer=saver)
+        _all_at_once([partial(_drive, graph, name) for name in names])
+
+
+def _drive(graph: Any, name: str) -> None:
+    settings: Any = {**config(name), "recursion_limit": AGENT_STEPS + 10}
+    graph.invoke({"messages": [HumanMessage("go", id="h")]}, settings, durability="sync")
+
+
+def _talk(size: int) -> StateGraph[Any, Any, Any, Any]:
+    def say(state: MessagesState) -> dict[str, Any]:
+        number = len(state["messages"])
+        return {"messages": [AIMessage(f"{number:02}" * (size // 2), id=f"m{number}")]}
+
+    def more(state: MessagesState) -> str:
+        return "say" if len(state["messages"]) <= AGENT_STEPS else END
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("say", say)
+    graph.add_edge(START, "say")
+    graph.add_conditional_edges("say", more)
+    return graph

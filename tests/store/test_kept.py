@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -142,6 +143,11 @@ def test_c69_all_of_it_without_python(file_url: str) -> None:
     ]
     assert ask("SELECT tool, failed FROM v_tools ORDER BY tool") == ["query_logs|0", "search_docs|1"]
     assert ask("SELECT DISTINCT type FROM v_events")[:3] == ["run_started", "step_started", "message"]
+
+
+def test_every_view_is_told_of() -> None:
+    told = (Path(__file__).parents[2] / "docs" / "looking.md").read_text(encoding="utf-8")
+    assert [name for name in view_names() if f"`{name}`" not in told] == []
 
 
 def texts(path: str) -> Iterator[tuple[str, str, str]]:

@@ -187,7 +187,7 @@ def test_c70_the_report_of_ten_thousand_runs_takes_less_than_a_second(
     database = Database(file_url)
     fill(database, MANY)
     database.close()
-    best = min(_seconds(["metrics", "--store", file_url]) for _ in range(3))  # the machine may be busy
+    best = min(_seconds(["metrics", "--store", file_url]) for _ in range(3))
     assert f"{MANY} runs" in capsys.readouterr().out
     assert best < 1.0 * max(1, MANY / 10_000)
     narrow = [
@@ -205,6 +205,6 @@ def test_c70_the_report_of_ten_thousand_runs_takes_less_than_a_second(
 
 
 def _seconds(command: list[str]) -> float:
-    began = time.perf_counter()
+    began = time.process_time()  # of this process and its threads: other processes may keep the machine busy
     assert main(command) == 0
-    return time.perf_counter() - began
+    return time.process_time() - began

@@ -1,6 +1,7 @@
 """Many at once: processes and threads on one file, runs in one process.
 
-`ADJOURN_SOAK_S` is how many seconds the processes write [5]; `make soak` gives them a minute.
+`ADJOURN_SOAK_S` is how many seconds the processes write [5], `ADJOURN_AGENTS` how many agents work at once [24];
+`make soak` gives them a minute, and has a hundred agents.
 """
 
 import asyncio
@@ -13,8 +14,8 @@ from typing import Any
 import pytest
 from langchain_core.messages import HumanMessage
 from store.engines import Engines
-from store.processes import run_all, work_for
-from store.stored_graphs import config, put, scalar
+from store.processes import AGENT_STEPS, run_all, work_as_agents, work_for
+from store.stored_graphs import config, put, scalar, values_of
 
 from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.graph import Runner, build_react
@@ -24,6 +25,8 @@ from adjourn.nodes.scripted import says
 PROCESSES_AT_ONCE = 8
 THREADS_AT_ONCE = 25
 RUNS_AT_ONCE = 200
+AGENTS = int(os.environ.get("ADJOURN_AGENTS", "24"))
+AGENT_BYTES = 20_000  # of each message
 SOAK_S = float(os.environ.get("ADJOURN_SOAK_S", "5"))
 
 
@@ -45,6 +48,21 @@ def test_eight_processes_of_25_threads_write_to_one_file_and_lose_nothing(file_u
     connection = sqlite3.connect(file_url.removeprefix("sqlite:///"))
     assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     connection.close()
+
+
+def test_agents_of_eight_processes_write_large_messages_to_one_file_and_none_fails(file_url: str) -> None:
+    with SQLAlchemySaver(file_url) as saver:
+        saver.setup()
+    names = [f"agent{number}" for number in range(AGENTS)]
+    given = [
+        (file_url, names[process::PROCESSES_AT_ONCE], AGENT_BYTES) for process in range(PROCESSES_AT_ONCE)
+    ]
+    run_all(work_as_agents, given, timeout_s=300)
+    with SQLAlchemySaver(file_url) as saver:
+        assert scalar(saver, "SELECT count(*) FROM messages") == AGENTS * (AGENT_STEPS + 1)
+        for name in names:
+            found = values_of(saver, config(name))["messages"]
+            assert [len(message.content) for message in found] == [2, *([AGENT_BYTES] * AGENT_STEPS)]
 
 
 async def test_the_pools_never_run_dry_under_200_runs_in_one_process(roomy_url: str) -> None:

@@ -3,13 +3,15 @@
 import re
 import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from store.processes import put_once, run_all
-from store.stored_graphs import scalar
+from store.stored_graphs import config, put, scalar, values_of
 
+from adjourn.checkpoints import setup
 from adjourn.checkpoints.database import Database, format_time, now
 from adjourn.checkpoints.errors import SchemaVersionError, StoreError
 from adjourn.checkpoints.saver import SQLAlchemySaver
@@ -145,3 +147,28 @@ def test_the_schema_of_a_file_reads_like_documentation(file_url: str) -> None:
     connection.close()
     assert "CREATE TABLE messages ( -- each message once, whatever number of checkpoints holds it" in schema
     assert "-- The conversation of each thread as it stands now, in order" in schema
+
+
+@pytest.mark.parametrize("cut_at", ["tables", "views"])
+def test_c94_a_creation_that_was_cut_off_is_done_again(
+    bare_url: str, cut_at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def cut_after_three(connection: sa.Connection) -> None:
+        for name in ("threads", "namespaces", "messages"):
+            setup.TABLES.tables[name].create(connection)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as cutting, closing(Database(bare_url)) as database:
+        if cut_at == "views":
+            cutting.setattr(setup, "create_views", cut)
+        else:
+            cutting.setattr(setup, "sqlite_statements", cut)
+            cutting.setattr(setup.TABLES, "create_all", cut_after_three)
+        with pytest.raises(KeyboardInterrupt):
+            database.setup()
+    with SQLAlchemySaver(bare_url) as saver:
+        assert values_of(saver, put(saver, config(), {"a": 1})) == {"a": 1}
+        assert scalar(saver, "SELECT version FROM schema_version") == VERSION

@@ -65,6 +65,15 @@ class Statement:
             raise _translated(connection, compiled.text, error) from error
         return lambda: int(cursor.rowcount)
 
+    def insert_one(self, connection: Connection, values: Mapping[str, Any]) -> int:
+        """Insert a row that the database numbers; its number. Drivers tell it, psycopg where it is asked for."""
+        compiled, cursor = self._for(connection)
+        try:
+            cursor.execute(compiled.text, compiled.in_order(values))
+            return int(cursor.fetchone()[0] if connection.dialect.name == "postgresql" else cursor.lastrowid)
+        except Exception as error:
+            raise _translated(connection, compiled.text, error) from error
+
     def change_many(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert, update or delete once per row; no row, no statement."""
         if len(rows) <= 1:  # drivers prepare for many, which takes longer than one

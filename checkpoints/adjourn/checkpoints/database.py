@@ -90,7 +90,9 @@ class Database:
         self.synchronous = synchronous
         self.in_memory = self.is_sqlite and self.url.database in (None, "", ":memory:")
         self.engine: Engine = self._engine()
-        self._snapshots = self.engine.execution_options(isolation_level="REPEATABLE READ")  # readers on a server
+        self._snapshots = self.engine.execution_options(
+            isolation_level="REPEATABLE READ"
+        )  # readers on a server
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="adjourn-db")
         # SQLite writes one at a time: one thread for async writers, or they would only wake each other.
         self._write_pool = ThreadPoolExecutor(1, "adjourn-db-write") if self.is_sqlite else self._pool

@@ -65,9 +65,11 @@ class WouldRepeat(AdjournError):
     exit_status = 2
 
     def __init__(self, run_id: str, checkpoint_id: str, calls: tuple[str, ...]) -> None:
+        more = f" and {len(calls) - 10} more" if len(calls) > 10 else ""
         super().__init__(
             f"a fork of run {run_id} from checkpoint {checkpoint_id} would repeat what has been written since: "
-            f"{', '.join(calls)}; fork from a later checkpoint, or allow it with repeat_writes=True (--repeat-writes)"
+            f"{', '.join(calls[:10])}{more}; fork from a later checkpoint, or allow it with repeat_writes=True "
+            "(--repeat-writes)"
         )
         self.run_id = run_id
         self.checkpoint_id = checkpoint_id

@@ -6,13 +6,14 @@ carries the number, in the same transaction as what it writes, and is refused wh
 
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import Connection, bindparam, or_, select, update
+from sqlalchemy import Connection, bindparam, case, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from adjourn.checkpoints.compiled import Statement
 from adjourn.checkpoints.database import format_time, now
 from adjourn.checkpoints.errors import LeaseLost, NotResumable, RunBusy, RunNotFound
 from adjourn.checkpoints.lifecycle import RUN_MOVES, RunEvent, RunStatus, sources
+from adjourn.checkpoints.records import RunRow
 from adjourn.checkpoints.run_schema import runs
 
 LEASE_S = (
@@ -30,7 +31,11 @@ _claim = (
         updated_at=bindparam("at"),
     )
 )
-_claim_expired = _claim.where(or_(runs.c.lease_until.is_(None), runs.c.lease_until < bindparam("at")))
+# who let go of it gave the lease back; who died did not
+_claim_expired = _claim.where(or_(runs.c.lease_until.is_(None), runs.c.lease_until < bindparam("at"))).values(
+    deaths=runs.c.deaths + case((runs.c.lease_owner.is_(None), 0), else_=1)
+)
+_claim = _claim.values(deaths=0)
 _renew = (
     update(runs)
     .where(
@@ -116,6 +121,20 @@ def release(connection: Connection, run_id: str, fence: int, *, active_ms: int) 
     mine = (runs.c.id == run_id, runs.c.fence == fence, runs.c.status == RunStatus.RUNNING.value)
     if connection.execute(update(runs).where(*mine).values(free)).rowcount != 1:
         raise LeaseLost(run_id, fence)
+
+
+def unowned(connection: Connection, *, graph: str, limit: int | None = None) -> list[RunRow]:
+    """The running runs of a graph that nobody drives: never taken, handed back, or their lease has run out. Oldest
+    first; those that work for another run are taken over with it."""
+    free = or_(runs.c.lease_until.is_(None), runs.c.lease_until < now())
+    query = (
+        select(runs)
+        .where(runs.c.status == RunStatus.RUNNING.value, runs.c.graph == graph, free)
+        .where(runs.c.parent_run_id.is_(None))
+        .order_by(runs.c.created_at, runs.c.id)
+        .limit(limit)
+    )
+    return [RunRow.of(row) for row in connection.execute(query).mappings()]
 
 
 def suspend(connection: Connection, run_id: str) -> None:

@@ -137,7 +137,9 @@ def _class_mark(kind: type[BaseMessage]) -> dict[str, Json]:
 
 
 def _short(value: Any, name: str, rest: dict[str, Json], codec: Codec) -> str | None:
-    if value is None or (type(value) is str and len(value) <= SHORT and value.isascii() and "\0" not in value):
+    if value is None or (
+        type(value) is str and len(value) <= SHORT and value.isascii() and "\0" not in value
+    ):
         return value
     text = value if type(value) is str else str(value)
     shown = _readable(text)[:SHORT]

@@ -69,6 +69,9 @@ runs = Table(
     Column("lease_owner", ID, comment="who drives the run; NULL when nobody does"),
     Column("lease_until", TIME),
     Column("fence", Integer, nullable=False, server_default="0", comment="grows with each owner"),
+    Column(
+        "deaths", Integer, nullable=False, server_default="0", comment="owners lost by their death, one after the other"
+    ),
     Column("cancel_requested_at", TIME, comment="somebody asked the owner to stop; NULL: nobody did"),
     Column("cancel_requested_by", ID),
     Column("last_event", Integer, nullable=False, server_default="0"),

@@ -211,7 +211,9 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
 
     def delete_thread(self, thread_id: str) -> None:
         """Take away a thread with everything in it. No such thread: nothing happens."""
-        self._writer.change_threads([thread_id], partial(thread_ops.delete_threads, thread_ids=[str(thread_id)]))
+        self._writer.change_threads(
+            [thread_id], partial(thread_ops.delete_threads, thread_ids=[str(thread_id)])
+        )
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread with its whole history. No such thread: nothing happens.

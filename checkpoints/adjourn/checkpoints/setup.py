@@ -17,6 +17,7 @@ from adjourn.checkpoints.views import create_views, drop_views
 VERSION = 1 + len(MIGRATIONS)  # of the tables
 LOCK = 6_420_901_177  # names the lock under which PostgreSQL creates and upgrades; any number does
 LOCK_TIMEOUT_S = 60
+CREATING = 0  # the version of a MySQL database whose tables are being made: each of them commits by itself
 
 TABLES = runs.metadata  # of the saver and of the runtime: each module adds its tables when it is imported
 
@@ -37,7 +38,7 @@ def prepare(database: Database) -> int | None:
         raise SchemaVersionError(found, _known())
     with _turn(database):
         database.write_unprepared(_bring_up)
-    return found
+    return found or None
 
 
 def _known() -> int:
@@ -80,25 +81,47 @@ def _bring_up(connection: Connection) -> None:
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
     found = _version(connection)
     if found is None:
+        _refuse_foreign(connection)
+        _create(connection)
+    elif found == CREATING:  # that was cut off, and nothing is stored yet
+        drop_views(connection)
+        TABLES.drop_all(connection)
         _create(connection)
     elif found < _known():
         _upgrade(connection, found)
 
 
-def _create(connection: Connection) -> None:
-    present = set(sa.inspect(connection).get_table_names())
-    if foreign := sorted(present & set(TABLES.tables)):
+def _refuse_foreign(connection: Connection) -> None:
+    present = set(sa.inspect(connection).get_table_names()) & set(TABLES.tables)
+    if _commits_by_itself(connection):
+        present -= {schema_version.name}  # without a row: it was just being made when we were cut off
+    if present:
+        foreign = ", ".join(sorted(present))
         raise StoreError(
-            f"the database holds tables that are not Adjourn's: {', '.join(foreign)}; name another database"
+            f"the database holds tables that are not Adjourn's: {foreign}; name another database"
         )
+
+
+def _create(connection: Connection) -> None:
+    row = schema_version.insert().values(id=1, version=CREATING, updated_at=now())
     if connection.dialect.name == "sqlite":
         for statement in sqlite_statements(TABLES):
             connection.exec_driver_sql(statement)
+        connection.execute(row)
     else:
+        schema_version.create(connection, checkfirst=True)
+        connection.execute(row)
         TABLES.create_all(connection)
     create_views(connection)
-    row = {"id": 1, "version": _known(), "updated_at": now()}
-    connection.execute(schema_version.insert().values(row))
+    _set_version(connection)
+
+
+def _commits_by_itself(connection: Connection) -> bool:
+    return connection.dialect.name in ("mysql", "mariadb")
+
+
+def _set_version(connection: Connection) -> None:
+    connection.execute(schema_version.update().values(version=_known(), updated_at=now()))
 
 
 def _upgrade(connection: Connection, found: int) -> None:
@@ -107,4 +130,4 @@ def _upgrade(connection: Connection, found: int) -> None:
         if migration.version > found:
             migration.upgrade(connection)
     create_views(connection)
-    connection.execute(schema_version.update().values(version=_known(), updated_at=now()))
+    _set_version(connection)

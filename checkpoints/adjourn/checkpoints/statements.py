@@ -25,6 +25,11 @@ def _always(statement: sa.ClauseElement) -> Statement:
     return Statement(lambda _dialect: statement)
 
 
+def _numbered(insert: sa.Insert, number: sa.Column[int]) -> Statement:
+    """An INSERT of one row that the database numbers: see `Statement.insert_one`."""
+    return Statement(lambda dialect: insert.returning(number) if dialect == "postgresql" else insert)
+
+
 def _insert(table: sa.Table, *, on_conflict: str = "fail") -> Statement:
     """An INSERT of all columns. `on_conflict`: `fail`, `keep` the old row, or `replace` it."""
 
@@ -58,12 +63,15 @@ find_thread = _always(
 find_namespaces = _always(
     sa.select(namespaces.c.ns, namespaces.c.id).where(namespaces.c.thread == bind("thread"))
 )
-insert_thread = _always(
+insert_thread = _numbered(
     threads.insert().values(
         thread_id=bind("thread_id"), generation=0, created_at=bind("moment"), updated_at=bind("moment")
-    )
+    ),
+    threads.c.id,
 )
-insert_namespace = _always(namespaces.insert().values(thread=bind("thread"), ns=bind("ns")))
+insert_namespace = _numbered(
+    namespaces.insert().values(thread=bind("thread"), ns=bind("ns")), namespaces.c.id
+)
 touch_thread = _always(
     threads.update()
     .where(threads.c.id == bind("thread"), threads.c.generation == bind("generation_known"))

@@ -235,11 +235,20 @@ def snapshot(value: Any) -> Any:
         return value
     # asked here as well: most members are immutable, and a call takes longer than all the rest
     if kind is dict:
-        return _NO_FIELDS if not value else {
-            key: member if type(member) in _IMMUTABLE else snapshot(member) for key, member in value.items()
-        }
+        return (
+            _NO_FIELDS
+            if not value
+            else {
+                key: member if type(member) in _IMMUTABLE else snapshot(member)
+                for key, member in value.items()
+            }
+        )
     if kind is list:
-        return _NO_MEMBERS if not value else [member if type(member) in _IMMUTABLE else snapshot(member) for member in value]
+        return (
+            _NO_MEMBERS
+            if not value
+            else [member if type(member) in _IMMUTABLE else snapshot(member) for member in value]
+        )
     try:
         return copy.deepcopy(value)
     except Exception:  # what an application puts into an artifact may refuse to be copied, in any way

@@ -1,5 +1,6 @@
 """The rows of `threads` and `namespaces`: found, or made in the transaction that needs them first."""
 
+import time
 from typing import Any
 
 from sqlalchemy.engine import Connection, CursorResult
@@ -30,27 +31,24 @@ def know_namespace(connection: Connection, memory: ThreadMemory, thread_id: str,
     Raises `IntegrityError` when another process makes them at the same moment.
     """
     if memory.thread is None:
-        thread, generation = _find_thread(connection, thread_id) or _make_thread(connection, thread_id)
-        know_thread(connection, memory, thread, generation)
+        found = statements.find_thread.first(connection, {"thread_id": thread_id})
+        if found:
+            know_thread(connection, memory, thread=found[0], generation=found[1])
+        else:
+            _make_thread(connection, memory, thread_id)
     thread = memory.known_thread()
-    if ns not in memory.namespaces:
-        statements.insert_namespace.change(connection, {"thread": thread, "ns": ns})
-        memory.namespaces = _namespaces(connection, thread)
-    return thread, memory.namespaces[ns]
+    namespace = memory.namespaces.get(ns)
+    if namespace is None:
+        namespace = statements.insert_namespace.insert_one(connection, {"thread": thread, "ns": ns})
+        memory.namespaces[ns] = namespace
+    return thread, namespace
 
 
-def _find_thread(connection: Connection, thread_id: str) -> tuple[int, int] | None:
-    found = statements.find_thread.first(connection, {"thread_id": thread_id})
-    return (found[0], found[1]) if found else None
-
-
-def _make_thread(connection: Connection, thread_id: str) -> tuple[int, int]:
-    # RETURNING and lastrowid are not portable: the new row is looked up by its unique key
-    statements.insert_thread.change(connection, {"thread_id": thread_id, "moment": now()})
-    made = _find_thread(connection, thread_id)
-    if made is None:
-        raise AssertionError("a row that was just inserted is there")
-    return made
+def _make_thread(connection: Connection, memory: ThreadMemory, thread_id: str) -> None:
+    values = {"thread_id": thread_id, "moment": now()}
+    memory.forget()
+    memory.thread = statements.insert_thread.insert_one(connection, values)  # nothing is numbered in it yet
+    memory.touched_at = time.monotonic()
 
 
 def _namespaces(connection: Connection, thread: int) -> dict[str, int]:

@@ -80,6 +80,8 @@ class Runner(TimeTravel):
       it wait in line, `busy_wait_s` seconds at most (C-86).
     - `key`: what seals secrets and keys digests (C-73): Fernet keys, the first one seals, each one opens. None: those
       of `ADJOURN_KEY` (with commas between them), else the key file that is made beside a SQLite database.
+    - `detached`: `start` and `resume` store what they are given and return at once; whoever runs `adjourn worker`, or a
+      `Worker` over the same store, drives the run. Only `recover` and `cancel` still drive here.
 
     Use one runner per process and store; it may drive any number of runs at once. `close()` it at the end,
     or use it as a context manager.
@@ -95,7 +97,9 @@ class Runner(TimeTravel):
         busy: Busy | str = Busy.REFUSE,
         busy_wait_s: float = WAIT_S,
         key: str | Sequence[str] | None = None,
+        detached: bool = False,
     ) -> None:
+        self.detached = detached
         self.busy, self.busy_wait_s = as_busy(busy), busy_wait_s
         self._owns_database = not isinstance(store, Database)
         self.database = store if isinstance(store, Database) else Database(store)
@@ -317,7 +321,7 @@ class Runner(TimeTravel):
             journal.write_audit(connection, run_id, _TAKEN[event], by=by)
             return Begun(journal.read_run(connection, run_id), told)
 
-        return await self._own(begin, on_event, on_begun)
+        return await self._own(begin, on_event, on_begun, here=event is RunEvent.RECOVER)
 
     async def cancel(self, run_id: str, *, by: str | None = None) -> Run:
         """Stop a run, whoever drives it (C-59). Twice is once.
@@ -529,13 +533,18 @@ class Runner(TimeTravel):
         begin: Callable[[Connection], Begun],
         on_event: Listener | None,
         on_begun: OnBegun | None = None,
+        *,
         gate: Gate | None = None,
+        here: bool = False,
     ) -> Run:
-        """Begin a run in one transaction and drive it, all behind a shield.
+        """Begin a run in one transaction and drive it, all behind a shield; a detached runner leaves it to others,
+        unless it is to be driven `here`.
 
         A cancel from outside sets the run's own signal, waits until the run has written its end, and then
         goes on (C-62): from the claim on there is no moment in which a run could be left without its owner.
         """
+        if self.detached and not here:
+            return await self._leave(begin, _harmless(on_event), on_begun)
         cancel = Cancel()
         driving = asyncio.create_task(self._drive(begin, cancel, _harmless(on_event), on_begun, gate))
         try:
@@ -547,6 +556,24 @@ class Runner(TimeTravel):
             if not driving.cancelled():
                 driving.exception()  # told to nobody: the caller is being cancelled
             raise
+
+    async def _leave(
+        self, begin: Callable[[Connection], Begun], heard: Listener, on_begun: OnBegun | None
+    ) -> Run:
+        """Begin a run and give it back, in one transaction: it is accepted, and nobody drives it yet."""
+
+        def work(connection: Connection) -> Begun:
+            begun = signed(connection, begin(connection), self.signature)
+            if begun.run.status == RunStatus.RUNNING:
+                leases.release(connection, begun.run.id, begun.run.fence, active_ms=begun.run.active_ms)
+            return begun
+
+        begun = await self.database.awrite(work)
+        if on_begun is not None:
+            on_begun(begun.run)
+        for event in begun.told:
+            self._to_all(heard)(event)
+        return await self.get(begun.run.id)
 
     def _to_all(self, listener: Listener) -> Listener:
         """What tells the caller's listener, and everybody who follows the run in this process."""

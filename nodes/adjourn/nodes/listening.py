@@ -139,7 +139,7 @@ def _plain_chunk(chunk: Mapping[str, Any]) -> ChatGenerationChunk | None:
     if unusual or choice.get("finish_reason") or choice.get("logprobs") or not isinstance(text, str):
         return None
     calls = delta.get("tool_calls") or ()
-    if any(key not in _USUAL_OF_A_CALL for call in calls for key in call):
+    if any(not _USUAL_OF_A_CALL.issuperset(call) for call in calls):
         return None
     pieces = [
         ToolCallChunk(

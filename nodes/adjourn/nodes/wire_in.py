@@ -70,6 +70,10 @@ def read(message: BaseMessage, provider: Provider = UNKNOWN) -> Piece:
     if not isinstance(message, AIMessage):
         return Piece(text=message.text)
     whole = not isinstance(message, AIMessageChunk)
+    if not whole and _is_plain(message):  # most of a long stream
+        return Piece(
+            text=str(message.content), fragments=tuple(_fragments(cast(AIMessageChunk, message), provider))
+        )
     said = _said(message)
     fragments = tuple(_whole_calls(message) if whole else _fragments(cast(AIMessageChunk, message), provider))
     finish = _finish(message.response_metadata)
@@ -86,6 +90,15 @@ def read(message: BaseMessage, provider: Provider = UNKNOWN) -> Piece:
         model=metadata.get("model_name") or metadata.get("model"),
         blocks=tuple(_blocks(message)) if provider.origin else (),
     )
+
+
+_PLAIN: Final = {"model_provider": "openai"}
+
+
+def _is_plain(message: AIMessage) -> bool:
+    """Whether a chunk holds a piece of text or of calls and nothing else."""
+    nothing_else = not message.additional_kwargs and message.usage_metadata is None
+    return nothing_else and message.response_metadata == _PLAIN and isinstance(message.content, str)
 
 
 def _blocks(message: AIMessage) -> Iterator[Mapping[str, Any]]:

@@ -6,7 +6,8 @@ business of it, they are made anew after all migrations. Once released it is nev
 tables were then, and does not use today's `schema.py`.
 
 On SQLite and PostgreSQL all migrations of an opening are one transaction. MySQL and MariaDB commit each change
-of a table by itself: there, an upgrade that is cut off has to be gone on with from a backup.
+of a table by itself: there, an upgrade that is cut off has to be gone on with from a backup. (A creation that is
+cut off is done again by the next opening: see `setup.py`.)
 """
 
 from collections.abc import Callable

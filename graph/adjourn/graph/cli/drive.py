@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from adjourn.checkpoints import journal
-from adjourn.checkpoints.database import now
+from adjourn.checkpoints import leases
 from adjourn.checkpoints.errors import AlreadyAnswered, InvalidAnswer, NotResumable, RunBusy, UsageError
 from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.checkpoints.records import Interrupt
@@ -189,13 +188,9 @@ def recover(settings: Settings, beginning: str | None, *, by: str | None) -> int
 
 
 def _lost(driver: Driver) -> Sequence[str]:
-    """Ids of the running runs of this app whose lease ran out, oldest first."""
-    running = driver.runner.database.read(
-        lambda connection: journal.list_runs(connection, statuses=[RunStatus.RUNNING])
-    )
-    at = now()
-    mine = [one for one in running if one.graph == driver.runner.name and one.parent_run_id is None]
-    return [one.id for one in reversed(mine) if one.lease_until is None or one.lease_until <= at]
+    """Ids of the running runs of this app that nobody drives, oldest first."""
+    graph = driver.runner.name
+    return [one.id for one in driver.runner.database.read(lambda c: leases.unowned(c, graph=graph))]
 
 
 def _recover_one(driver: Driver, run_id: str) -> int:

@@ -354,6 +354,51 @@ def recover(
 
 
 @app.command()
+def worker(
+    *,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", min=1, metavar="N", help="Runs that it drives at once.")
+    ] = 8,
+    lease: Annotated[
+        float,
+        typer.Option(
+            "--lease", min=0.5, metavar="SECONDS", help="After so long a run of a dead worker is taken over."
+        ),
+    ] = 30.0,
+    drain: Annotated[
+        float,
+        typer.Option("--drain", min=0, metavar="SECONDS", help="How long it waits at its end for steps in hand."),
+    ] = 30.0,
+    health_port: Annotated[
+        int | None,
+        typer.Option("--health-port", min=1, max=65535, metavar="PORT", help="Answers 200 on loopback there."),
+    ] = None,
+    store: Store = DEFAULT_STORE,
+    app: App = None,
+    json: Json = False,
+    lang: Lang = None,
+) -> int:
+    """Drive the runs that nobody drives: those that `serve --detached` accepts, and those of dead processes.
+
+    Any number of workers may work on one store. On SIGTERM running steps end and runs are handed back.
+    """
+    from adjourn.graph.cli import working
+
+    settings = settings_of(store, app, json, lang)
+    return working.work(
+        settings, concurrency=concurrency, lease_s=lease, drain_s=drain, health_port=health_port
+    )
+
+
+@app.command()
+def doctor(*, store: Store = DEFAULT_STORE, json: Json = False, lang: Lang = None) -> int:
+    """Look whether a store is well: dead owners, what waits to be driven, overdue questions, clocks."""
+    from adjourn.graph.cli import doctor as looking
+
+    return looking.doctor(settings_of(store, json=json, lang=lang))
+
+
+@app.command()
 def serve(
     *,
     host: Annotated[
@@ -383,6 +428,9 @@ def serve(
             "--lease", min=0.5, metavar="SECONDS", help="After so long a run of a dead server is taken over."
         ),
     ] = 30.0,
+    detached: Annotated[
+        bool, typer.Option("--detached", help="Only accept runs and answers; `adjourn worker` drives them.")
+    ] = False,
     by: By = None,
     store: Store = DEFAULT_STORE,
     app: App = None,
@@ -403,6 +451,7 @@ def serve(
         names=allow_host or (),
         by=by,
         lease_s=lease,
+        detached=detached,
     )
 
 

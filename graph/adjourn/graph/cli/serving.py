@@ -24,8 +24,9 @@ def serve(
     names: Sequence[str],
     by: str | None,
     lease_s: float,
+    detached: bool = False,
 ) -> int:
-    """Serve until a signal comes. Gives the exit status: 0 when the runs were handed back in order."""
+    """Serve until a signal comes; `detached`: workers drive what it accepts. Gives the exit status: 0 when the runs were handed back in order."""
     try:
         import sse_starlette  # noqa: F401  (here to say what is missing, not to be used)
         import uvicorn  # noqa: F401
@@ -45,7 +46,7 @@ def serve(
     with (
         bound(host, port) as listening,
         opened(settings.store, create=True) as database,
-        Runner(graph, database, lease_s=lease_s) as runner,
+        Runner(graph, database, lease_s=lease_s, detached=detached) as runner,
     ):
         url = _url(host, listening.getsockname()[1])
 

@@ -167,6 +167,41 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "the inbox of {graph} is at {url} (Ctrl-C ends the server; its runs are handed back)",
         "zh": "{graph} 的收件箱：{url}（Ctrl-C 结束服务，运行会交还）",
     },
+    "worker.works": {
+        "en": "drives the runs of {graph} in {store} (Ctrl-C ends it; its runs are handed back)",
+        "zh": "正在驱动 {store} 中 {graph} 的运行（Ctrl-C 结束，运行会交还）",
+    },
+    "worker.gone": {
+        "en": "drove {taken} runs; {left} still worked and are left to their leases",
+        "zh": "已驱动 {taken} 次运行；{left} 次仍在执行，等租约到期后由他人接管",
+    },
+    "doctor.version": {"en": "tables of version {count}", "zh": "表结构版本 {count}"},
+    "doctor.working": {"en": "{count} runs are being driven", "zh": "{count} 次运行正在执行"},
+    "doctor.waiting": {"en": "{count} runs wait for people", "zh": "{count} 次运行在等人"},
+    "doctor.queued": {
+        "en": "{count} runs wait for somebody to drive them: adjourn worker",
+        "zh": "{count} 次运行在等待被驱动：adjourn worker",
+    },
+    "doctor.dead": {
+        "en": "{count} runs lost their process: adjourn worker or adjourn recover goes on with them",
+        "zh": "{count} 次运行的进程已死：用 adjourn worker 或 adjourn recover 继续",
+    },
+    "doctor.dying": {
+        "en": "{count} running runs have lost an owner before",
+        "zh": "{count} 次进行中的运行曾失去过执行者",
+    },
+    "doctor.failed": {
+        "en": "{count} runs have failed: adjourn resume RUN tries one again",
+        "zh": "{count} 次运行失败：用 adjourn resume RUN 重试",
+    },
+    "doctor.overdue": {
+        "en": "{count} questions are overdue, and nobody has looked",
+        "zh": "{count} 个问题已过期，但还没有进程处理",
+    },
+    "doctor.clock": {
+        "en": "the clocks of this machine and the database are {count} s apart",
+        "zh": "本机与数据库的时钟相差 {count} 秒",
+    },
     "demo.stand_in": {
         "en": "A bundled stand-in plays the model: rules, no network and no key. "
         "A real one: adjourn demo --model openai:NAME",

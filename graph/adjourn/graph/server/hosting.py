@@ -12,12 +12,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection
-
-from adjourn.checkpoints import journal
-from adjourn.checkpoints.database import now
+from adjourn.checkpoints import leases
 from adjourn.checkpoints.errors import NotResumable, RunBusy
-from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.checkpoints.records import RunRow
 from adjourn.graph.run import Run
 from adjourn.graph.runner import OnBegun, Runner
@@ -102,16 +98,18 @@ class Hosting:
         """Take over runs that nobody drives, again and again, until it is cancelled."""
         while not self.closing.is_set():
             try:
-                await self.take_over()
+                if not self.runner.detached:  # else that is the workers' matter
+                    await self.take_over()
             except Exception as error:  # a database that is away for a moment
                 log.warning("runs without an owner could not be looked for: %s", error)
             await asyncio.sleep(self._sweep_s)
 
     async def take_over(self) -> None:
         """Take over the runs of this app whose owner died or handed them back, or whose questions have expired."""
-        lost = await self.runner.database.aread(partial(lost_runs, graph=self.runner.name))
+        graph = self.runner.name
+        lost = await self.runner.database.aread(partial(leases.unowned, graph=graph, limit=MOST_AT_ONCE))
         expired = await self.runner.expire()
-        for run_id in [*lost, *expired][:MOST_AT_ONCE]:
+        for run_id in [*(one.id for one in lost), *expired][:MOST_AT_ONCE]:
             # an owner elsewhere may have been first, or the run has just ended
             with contextlib.suppress(RunBusy, NotResumable, Refused):
                 await self.begin(partial(self._recover, run_id))
@@ -156,13 +154,3 @@ class Hosting:
         ending = [task for task in self._tasks if not task.done()]
         if ending and not left:
             await asyncio.wait(ending, timeout=self._drain_s)
-
-
-def lost_runs(connection: Connection, *, graph: str) -> Sequence[str]:
-    """Ids of the running runs of a graph whose lease ran out or was given back, oldest first.
-
-    A run that works for another one is taken over with it.
-    """
-    at = now()
-    running = journal.list_runs(connection, statuses=[RunStatus.RUNNING], graph=graph, roots=True)
-    return [one.id for one in reversed(running) if one.lease_until is None or one.lease_until <= at]

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from adjourn.checkpoints.errors import (
     AdjournError,
     AlreadyAnswered,
+    Expired,
     InterruptNotFound,
     InvalidAnswer,
     LeaseLost,
@@ -42,6 +43,11 @@ STATUS: Mapping[type[Exception], int] = {
     InvalidAnswer: 422,
     UsageError: 422,
     StoreError: 503,
+}
+# What the command line says to whoever runs it is not for callers: hosts, processes, commands.
+SENTENCES: Mapping[type[Exception], str] = {
+    RunBusy: "run {run_id} is working just now; try again when it waits for people or has ended",
+    Expired: "the time to answer {interrupt_id} had passed; nothing was changed",
 }
 _KEPT = (
     "run_id",
@@ -100,7 +106,10 @@ def of_error(_: Request, error: Exception) -> Response:
         return of_bug(_, error)
     facts = {name: value for name, value in vars(error).items() if name in _KEPT and value is not None}
     facts = {("run_status" if name == "status" else name): value for name, value in facts.items()}
-    return problem(status, kind_of(type(error)), str(error), **facts)
+    sentence = SENTENCES.get(type(error))
+    return problem(
+        status, kind_of(type(error)), sentence.format(**facts) if sentence else str(error), **facts
+    )
 
 
 def of_shape(_: Request, error: Exception) -> Response:

@@ -38,7 +38,7 @@ async function look() {
     drawLists();
     tendToChosen();
   } catch (problem) {
-    connected(problem.status === 401);
+    if (problem.status !== 401) connected(false);
   } finally {
     page.looking = false;
     const wait = page.again ? 0 : document.hidden ? LOOK_HIDDEN_MS : LOOK_MS;
@@ -110,7 +110,7 @@ function openRun(id) {
   chosen.follower = new Follower(id, (event) => heard(chosen, event), (yes, problem) => {
     if (page.chosen !== chosen) return;
     if (problem?.status === 404) fill($("run"), el("p", { className: "hint empty" }, problem.message));
-    else connected(yes || problem?.status === 401);
+    else if (problem?.status !== 401) connected(yes);
   });
 }
 

@@ -19,7 +19,7 @@ export class RunView {
     this.cards = new Map();
     this.parts = {
       head: el("header", { className: "run-head" }),
-      bar: el("ol", { className: "bar", "aria-label": say("steps") }),
+      bar: el("ol", { className: "bar", tabindex: "0", "aria-label": say("steps") }),
       steps: el("div", { className: "steps" }),
       questions: el("div", { className: "questions" }),
       end: el("div", { className: "end" }),

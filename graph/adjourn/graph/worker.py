@@ -1,0 +1,149 @@
+"""A worker: drives the runs that nobody drives, for as long as it is let.
+
+Which these are is told by the table of runs: those that were accepted by a detached runner, handed back, or lost by
+a process that died, and those whose questions have all expired. Any number of workers may look at once: a run is
+claimed by one of them, and what is found twice does no harm.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import partial
+
+from sqlalchemy import Connection
+
+from adjourn.checkpoints import journal, leases
+from adjourn.checkpoints.database import now
+from adjourn.checkpoints.errors import NotResumable, RunBusy, StoreError
+from adjourn.checkpoints.events import RunFailed
+from adjourn.checkpoints.lifecycle import RunEvent
+from adjourn.graph.run import Run
+from adjourn.graph.runner import Runner
+
+log = logging.getLogger("adjourn.worker")
+
+CONCURRENCY = 8  # runs at once: they mostly wait for models
+POLL_S = 0.5  # between two looks when nothing is to be done: a small read on an index
+EXPIRE_S = 5.0  # between two looks for questions whose time has passed
+MAX_DEATHS = (
+    3  # owners that a run may lose by their death: more is no accident, and it takes the next one down too
+)
+DRAIN_S = 30.0  # a step in hand may take as long as a model call
+
+
+class Worker:
+    """Drives runs of one runner's graph. `taken` counts them."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        *,
+        concurrency: int = CONCURRENCY,
+        poll_s: float = POLL_S,
+        max_deaths: int = MAX_DEATHS,
+        drain_s: float = DRAIN_S,
+    ) -> None:
+        self.runner = runner
+        self.taken = 0
+        self._concurrency = concurrency
+        self._poll_s = poll_s
+        self._max_deaths = max_deaths
+        self._drain_s = drain_s
+        self._driving: dict[str, asyncio.Task[Run]] = {}
+
+    @property
+    def driving(self) -> int:
+        """How many runs it drives now."""
+        return len(self._driving)
+
+    async def work(self, stop: asyncio.Event) -> Sequence[str]:
+        """Drive what there is until `stop` is set; then let the steps in hand end and hand the runs back.
+
+        Gives the ids of runs that still worked after `drain_s` seconds: they are left to their leases.
+        """
+        stopping = asyncio.create_task(stop.wait())
+        expiring = asyncio.create_task(self._expire())
+        try:
+            while not stop.is_set():
+                found = await self._look()
+                pause = 0.0 if found and self.driving < self._concurrency else self._poll_s
+                await asyncio.wait(
+                    {stopping, *self._driving.values()} if self.driving >= self._concurrency else {stopping},
+                    timeout=None if self.driving >= self._concurrency else pause,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+        finally:
+            expiring.cancel()
+            stopping.cancel()
+            await asyncio.wait({stopping, expiring})
+        left = await self.runner.drain(self._drain_s)
+        if self._driving and not left:
+            await asyncio.wait(self._driving.values(), timeout=self._drain_s)
+        return left
+
+    async def _look(self) -> bool:
+        """Take what nobody drives, as much as there is room for. Whether anything was found."""
+        room = self._concurrency - self.driving
+        if room <= 0:
+            return True
+        graph, database = self.runner.name, self.runner.database
+        try:
+            free = await database.aread(partial(leases.unowned, graph=graph, limit=room + self.driving))
+        except StoreError as error:  # a database that is away for a moment
+            log.warning("runs could not be looked for: %s", error)
+            return False
+        todo = [one for one in free if one.id not in self._driving][:room]
+        for one in todo:
+            if one.deaths >= self._max_deaths:
+                await database.awrite(partial(give_up, run_id=one.id, owner=self.runner.owner))
+            else:
+                self._take(one.id)
+        return bool(todo)
+
+    async def _expire(self) -> None:
+        while True:
+            try:
+                for run_id in await self.runner.expire():
+                    if run_id not in self._driving and self.driving < self._concurrency:
+                        self._take(run_id)
+            except Exception as error:
+                log.warning("questions whose time has passed could not be looked for: %s", error)
+            await asyncio.sleep(EXPIRE_S)
+
+    def _take(self, run_id: str) -> None:
+        task = asyncio.create_task(self.runner.recover(run_id))
+        self._driving[run_id] = task
+        task.add_done_callback(partial(self._ended, run_id))
+
+    def _ended(self, run_id: str, task: "asyncio.Task[Run]") -> None:
+        del self._driving[run_id]
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            self.taken += 1
+            log.info("run %s: %s", run_id, task.result().status)
+        elif not isinstance(error, RunBusy | NotResumable):  # another worker was first, or it has just ended
+            log.warning("run %s: %s: %s", run_id, type(error).__name__, error)
+
+
+def give_up(connection: Connection, *, run_id: str, owner: str) -> None:
+    """End a run as failed whose owners die one after the other; a person may try it again (`adjourn resume`)."""
+    try:
+        fence = leases.claim(connection, run_id, RunEvent.RECOVER, owner=owner, lease_s=1.0)
+    except (RunBusy, NotResumable):
+        return
+    run = journal.read_run(connection, run_id)
+    message = f"{run.deaths - 1} processes died while they drove it; look at what it does, then try it again"
+    told = RunFailed(
+        run_id=run_id,
+        path=run.path,
+        step=run.steps,
+        error="OwnersDied",
+        message=message,
+        failure=run.failures + 1,
+    )
+    journal.append_events(connection, run_id, [told], fence=fence)
+    kept = {"class": "OwnersDied", "message": message, "at": now()}
+    journal.end_run(connection, run_id, fence, RunEvent.FAIL, active_ms=run.active_ms, error=kept)
+    log.error("run %s was given up: %s", run_id, message)
