@@ -46,6 +46,9 @@ soak: .venv/.ready ## the proofs of scale: a minute of writing, races of 500 rou
 langgraph-tests: .venv/.ready ## LangGraph's own tests on this saver: make langgraph-tests CHECKOUT=DIR
 	@$(BIN)/python tests/store/langgraph_suite.py $(CHECKOUT)
 
+faults: .venv/.ready ## what happens when something goes wrong, beside create_agent
+	@$(BIN)/python tests/bench/faults.py
+
 crash: .venv/.ready ## kill runs at every point, 2,000 times
 	@ADJOURN_KILLS=2000 $(BIN)/python -m pytest tests/crash -s
 
@@ -55,4 +58,4 @@ build: .venv/.ready ## the wheel, and the smoke test against it in an empty envi
 format: .venv/.ready ## let ruff write the code its way
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-.PHONY: help setup demo test lint bench soak langgraph-tests crash build format
+.PHONY: help setup demo test lint bench soak faults langgraph-tests crash build format

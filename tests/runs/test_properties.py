@@ -3,7 +3,7 @@ C-21, C-34 to C-36).
 
 A crash is a database that refuses everything from some transaction on, that transaction stored or not: nothing that
 the owner does afterwards reaches the store. The next owner comes when the first one has ended, as after its lease.
-`ADJOURN_RUN_EXAMPLES` sets how many runs are made up; 60 take about 20 seconds.
+`ADJOURN_RUN_EXAMPLES` sets how many runs are made up; 50 take about 20 seconds.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, ToolMessage
@@ -37,7 +38,7 @@ from adjourn.nodes import (
 )
 from adjourn.nodes.scripted import call, says
 
-EXAMPLES = int(os.environ.get("ADJOURN_RUN_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("ADJOURN_RUN_EXAMPLES", "50"))
 TIME_LIMIT_S = 0.04
 KEEPS_S = 0.09  # of a tool that passes its limit
 READS, WRITES = ("look", "look_slowly", "look_rarely"), ("pay", "put", "send")
@@ -386,6 +387,7 @@ def _nothing_beside_a_write(world: World) -> None:
             assert not writes or (late and (name in READS or other in READS)), (name, other)
 
 
+@pytest.mark.timeout(180 + 5 * EXAMPLES)
 @settings(
     max_examples=EXAMPLES,
     deadline=None,

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from adjourn.graph import Limits, build_react
 from adjourn.graph.supervisor import Specialist, build_supervisor
@@ -37,10 +37,18 @@ async def search_docs(query: str) -> list[dict[str, str]]:
     return [{"title": "支付服务 5xx 处理手册 <img src=x onerror=alert(1)>"}]
 
 
+def no_thirteen(minutes: int) -> int:
+    """A rule that no JSON Schema tells: the server alone knows it."""
+    if minutes == 13:
+        raise ValueError("13 brings bad luck")
+    return minutes
+
+
+Minutes = Annotated[int, Field(ge=1, le=60, title="分钟数"), AfterValidator(no_thirteen)]
+
+
 @tool(effect="read", ask_for=("environment", "minutes"))
-async def query_logs(
-    environment: Environment, minutes: Annotated[int, Field(ge=1, le=60, title="分钟数")] = 30
-) -> list[str]:
+async def query_logs(environment: Environment, minutes: Minutes = 30) -> list[str]:
     """Read the logs."""
     await act("query_logs", environment=environment, minutes=minutes)
     return ["ERROR pool exhausted"]

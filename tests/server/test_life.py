@@ -212,6 +212,17 @@ def test_a_server_sweeps_up_runs_that_another_process_left(serve):
     assert until(lambda: status(served.api(), "run_left") == "finished")
 
 
+def test_small_answers_are_sent_at_once(serve):
+    """Without TCP_NODELAY each answer waits 40 ms for the acknowledgement of its head."""
+    api = serve(served_app.plain).api()
+    took = []
+    for _ in range(15):
+        began = time.perf_counter()
+        api.get("/healthz").raise_for_status()
+        took.append(time.perf_counter() - began)
+    assert min(took) < 0.03
+
+
 def test_a_server_that_goes_takes_no_more_work(serve):
     served = serve(served_app.plain)
     api = served.api()

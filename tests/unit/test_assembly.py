@@ -235,10 +235,10 @@ def test_c4_four_times_the_fragments_take_at_most_six_times_the_time(
 
 @pytest.mark.alone
 def test_c4_many_name_fragments_are_linear_too() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     turn = turn_of(F(0, "a", "x"), *(F(0, None, "yz") for _ in range(20_000)))
     assert len(turn.calls[0].name) == 40_001
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 # C-5

@@ -54,7 +54,7 @@ class Finder(Protocol):
         ...
 
 
-def is_plain(value: object, depth: int = 0) -> bool:
+def is_plain(value: Any, depth: int = 0) -> bool:
     """Whether JSON says this value exactly, as far as types tell.
 
     False for subclasses (`bool` apart), NaN and infinities, keys that are not text, and dicts that hold the

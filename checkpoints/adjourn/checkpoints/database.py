@@ -100,6 +100,7 @@ class Database:
         # and share one connection, which saves a fifth of a small transaction.
         self._writer: threading.Lock | None = threading.Lock() if self.is_sqlite else None
         self._writing: Connection | None = None
+        self._readers: list[Connection] = []  # those that nobody uses now
         self._setup_lock = threading.Lock()
         self._is_set_up = False
         self._is_closed = False
@@ -141,12 +142,22 @@ class Database:
             return work(connection)
 
     def _read_file(self, work: Callable[[Connection], T]) -> T:
-        """A SQLite transaction is a snapshot anyhow. Begun by the driver, ended by the pool: see `_in_transaction`."""
-        with self.engine.connect() as connection:
-            begun = connection.execution_options(adjourn_begun=True)
-            driver: Any = begun.connection.dbapi_connection
+        """A SQLite transaction is a snapshot anyhow. Begun and ended by the driver, on a connection that is kept:
+        see `_in_transaction`."""
+        try:
+            connection = self._readers.pop()
+        except IndexError:
+            connection = self.engine.connect().execution_options(adjourn_begun=True)
+        driver: Any = connection.connection.dbapi_connection
+        try:
             driver.execute("BEGIN")
-            return work(begun)
+            return work(connection)
+        finally:
+            _end(connection, driver.rollback, connection.rollback)
+            if self._is_closed or len(self._readers) >= WORKERS:
+                connection.close()
+            else:
+                self._readers.append(connection)
 
     def write(self, work: Callable[[Connection], T], *, synced: bool = False) -> T:
         """Run `work` in one writing transaction. `synced`: return only when it is on the disk."""
@@ -250,6 +261,8 @@ class Database:
             self._is_closed = True
             if self._writing is not None:
                 self._writing.close()
+            while self._readers:
+                self._readers.pop().close()
             self.engine.dispose()
 
 

@@ -83,6 +83,7 @@ export function field(name, given, whole, { required, value, path = name }) {
       try {
         const found = made.read();
         if (found === undefined && required) throw new Wrong(say("wrong.required"));
+        if (found !== undefined) check(found, schema);
         return found;
       } catch (wrong) {
         if (wrong instanceof Wrong) complain(wrong.message);
@@ -104,6 +105,25 @@ function isMadeFromName(title, name) {
 function bounds(schema) {
   const { minimum: low, maximum: high } = schema;
   return low === undefined && high === undefined ? "" : `${low ?? ""}–${high ?? ""}`;
+}
+
+// What can be said in the reader's language before the server says it in its own.
+function check(value, schema) {
+  const { minimum = -Infinity, maximum = Infinity, minLength = 0, maxLength = Infinity, pattern } = schema;
+  if (typeof value === "number" && (value < minimum || value > maximum)) throw new Wrong(say("wrong.range", { range: bounds(schema) }));
+  if (typeof value !== "string") return;
+  const length = [...value].length;
+  if (length < minLength) throw new Wrong(say("wrong.short", { limit: minLength }));
+  if (length > maxLength) throw new Wrong(say("wrong.long", { limit: maxLength }));
+  if (pattern && !matches(pattern, value)) throw new Wrong(say("wrong.pattern", { pattern }));
+}
+
+function matches(pattern, value) {
+  try {
+    return new RegExp(pattern, "u").test(value);
+  } catch {
+    return true; // not a pattern that browsers know: the server has the last word
+  }
 }
 
 function control(schema, whole, how) {

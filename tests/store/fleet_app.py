@@ -1,0 +1,72 @@
+"""The app of a fleet of workers, and the body of one of them.
+
+Each real execution of a write adds a line `TOOL RUN KEY` to the file EFFECTS.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+from adjourn.graph import Runner, build_react
+from adjourn.graph.react import Graph
+from adjourn.graph.worker import Worker
+from adjourn.nodes import ScriptedModel, Tool, ToolContext, tool
+from adjourn.nodes.scripted import call, says
+
+ANSWER = "all done"
+MOMENT_S = 0.01  # before and after an effect: a kill finds somebody in the middle of it
+
+
+def tools(effects: Path) -> list[Tool]:
+    """A read, a write that asks before it runs, and one that may be repeated under its key."""
+
+    def act(name: str, context: ToolContext) -> str:
+        time.sleep(MOMENT_S)
+        line = f"{name} {context.run_id} {context.idempotency_key}\n".encode()
+        file = os.open(effects, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(file, line)
+        os.close(file)
+        time.sleep(MOMENT_S)
+        return f"{name} {context.run_id}"
+
+    @tool(effect="read")
+    async def look(what: str) -> str:
+        """Look."""
+        return what
+
+    @tool(effect="write", confirm="Send {what}?")
+    def send(what: str, context: ToolContext) -> str:
+        """Send."""
+        return act("send", context)
+
+    @tool(effect="write", idempotent=True)
+    def put(what: str, context: ToolContext) -> str:
+        """Put."""
+        return act("put", context)
+
+    return [look, send, put]
+
+
+def graph(effects: Path) -> Graph:
+    """Two calls, one of which asks; then a write; then the answer."""
+    turns = [
+        says("", call("look", {"what": "a"}, id="a"), call("send", {"what": "b"}, id="b"), usage=(100, 10)),
+        says("", call("put", {"what": "c"}, id="c"), usage=(200, 20)),
+        says(ANSWER, usage=(300, 30)),
+    ]
+    return build_react(ScriptedModel(turns=turns, by_history=True), tools(effects), name="fleet")
+
+
+def work(url: str, effects: str, lease_s: float, concurrency: int) -> None:
+    """The body of a worker's process: it works until SIGTERM, or until it is killed."""
+
+    async def until_told() -> None:
+        stop = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+        await worker.work(stop)
+
+    with Runner(graph(Path(effects)), url, lease_s=lease_s) as runner:
+        worker = Worker(runner, concurrency=concurrency)
+        asyncio.run(until_told())
