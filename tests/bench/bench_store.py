@@ -31,7 +31,7 @@ from supersteps import SIZES, exponent, measure, postgres_sides, sqlite_sides
 from waiting import measure as measure_waiting
 
 WAITING = 10_000  # interrupted runs in one file
-SHORT = 1_000  # short threads
+SHORT = 500  # short threads
 ROUNDS = {(50, 300): 11, (200, 300): 5, (200, 5_000): 3}  # the shorter a run, the more it is disturbed
 PACKAGES = (
     "langgraph",

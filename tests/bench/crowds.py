@@ -12,14 +12,15 @@ from sides import FIRST, Side, chat
 from supersteps import sqlite_sides
 
 AT_ONCE = 50
+SHORT_STEPS = 4
 STEPS_AT_ONCE = 10
 SIZE = 300
 
 
 def _short(side: Side, count: int) -> float:
-    """Seconds for `count` new threads of one superstep each."""
+    """Seconds for `count` new threads of four supersteps each: a question, a call, an answer."""
     with side.opened() as saver:
-        graph = chat(1, SIZE).compile(checkpointer=saver)
+        graph = chat(SHORT_STEPS, SIZE).compile(checkpointer=saver)
         start = time.perf_counter()
         for number in range(count):
             graph.invoke(FIRST, _thread(number), durability="sync")
@@ -60,7 +61,7 @@ def compare(work: Callable[[Side, int], float], count: int, steps: int, rounds: 
 
 def short_threads(count: int) -> dict[str, float]:
     """New threads, one after the other."""
-    return {"threads": count, **compare(_short, count, 1, 3)}
+    return {"threads": count, **compare(_short, count, SHORT_STEPS, 3)}
 
 
 def at_once() -> dict[str, float]:

@@ -38,7 +38,7 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "met": "Every aim is met.",
         "growth": "The file grows with an exponent of {ours:.2f} in the number of supersteps (official {theirs:.2f}: 2 is "
         "with the square).",
-        "crowds": "{short} new threads of one superstep each: {short_ratio:.2f} of the official time; {at_once} threads "
+        "crowds": "{short} new threads of four supersteps each: {short_ratio:.2f} of the official time; {at_once} threads "
         "at once: {at_once_ratio:.2f}.",
         "waiting": "{runs} interrupted runs in one file: the newest 20 in {api:.1f} ms by API and {sql:.2f} ms by SQL, all "
         "of one graph in {graph:.0f} ms, one run in {run:.1f} ms.",
@@ -52,7 +52,7 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "missed": "未达到目标：{rows}。",
         "met": "目标全部达到。",
         "growth": "文件随超步数增长的指数为 {ours:.2f}（官方 {theirs:.2f}；2 表示按平方增长）。",
-        "crowds": "{short} 个各一个超步的新会话：用时为官方的 {short_ratio:.2f}；{at_once} 个会话同时进行：{at_once_ratio:.2f}。",
+        "crowds": "{short} 个各四个超步的新会话：用时为官方的 {short_ratio:.2f}；{at_once} 个会话同时进行：{at_once_ratio:.2f}。",
         "waiting": "一个文件里有 {runs} 次中断的运行时：最新 20 次用 API 取需 {api:.1f} 毫秒，用 SQL 需 {sql:.2f} 毫秒，"
         "取某个图的全部需 {graph:.0f} 毫秒，取一次运行需 {run:.1f} 毫秒。",
     },

@@ -328,10 +328,10 @@ async def test_s9_d_c53_a_tool_in_a_thread_is_given_up_too(house):
 
 @pytest.mark.alone
 @pytest.mark.parametrize(
-    ("takes_s", "verdict", "code"),
-    [(0.45, None, None), (5.0, None, "outcome_unknown"), (5.0, False, "run_stopped")],
+    ("takes_s", "grace_s", "verdict", "code"),
+    [(1.0, 5.0, None, None), (9.0, 0.1, None, "outcome_unknown"), (9.0, 0.1, False, "run_stopped")],
 )
-async def test_s9_d_c53_a_started_write_is_treated_as_on_a_cancel(house, takes_s, verdict, code):
+async def test_s9_d_c53_a_started_write_is_treated_as_on_a_cancel(house, takes_s, grace_s, verdict, code):
     """C-61: it has its grace; after it, `verify` is asked, and nobody else."""
 
     @tool(effect="write", verify=lambda context: verdict)
@@ -340,7 +340,7 @@ async def test_s9_d_c53_a_started_write_is_treated_as_on_a_cancel(house, takes_s
         await asyncio.sleep(takes_s)
         return "paid"
 
-    limits = Limits(max_active_s=0.3, cancel_grace_s=0.3)
+    limits = Limits(max_active_s=0.8, cancel_grace_s=grace_s)
     run = await house.runner([says("", call("pay", id="p"))], tools=[pay], limits=limits).start("go")
     assert (run.stop_reason, codes(run), run.interrupts) == ("timeout", [code], ())
 

@@ -97,7 +97,7 @@ class Served:
         self.socket = bound("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
         app = make_app(runner, access, bounds, **settings)
-        config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=2)
+        config = uvicorn.Config(app, log_level="error", log_config=None, timeout_graceful_shutdown=2)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="served")
         self._apis: list[Api] = []

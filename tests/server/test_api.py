@@ -174,11 +174,13 @@ def test_what_is_not_there_or_cannot_be_is_said_in_one_sentence(serve, tmp_path)
     assert "mesage" in problem(api.post("/runs", json={"mesage": "x"}), 422, "invalid_request")["problems"]
     problem(api.get("/runs?status=odd"), 422, "invalid_request")
     problem(api.get("/runs?limit=0"), 422, "invalid_request")
+    problem(api.get("/runs?limit=5&limit_=1"), 422, "invalid_request")
     (tmp_path / "hold-check").touch()
     run = api.start(wait_s=0, thread_id="t1")
     busy = problem(api.post("/runs", json={"message": "x", "thread_id": "t1"}), 409, "run_busy")
     assert socket.gethostname() not in json.dumps(busy)
     problem(api.get(f"/runs/{run['id']}/events", headers={"Last-Event-ID": "x"}), 400, "invalid_event_id")
+    problem(api.get(f"/runs/{run['id']}/events?after={'9' * 30}"), 422, "invalid_request")
     problem(api.post(f"/runs/{run['id']}/retry"), 409, "run_busy")
     (tmp_path / "hold-check").unlink()
     until(lambda: api.get(f"/runs/{run['id']}").json()["status"] == "finished")
@@ -222,7 +224,7 @@ def test_while_the_database_is_away_a_request_is_a_503_and_may_be_sent_again(ser
     assert api.get("/runs").status_code == 200
 
 
-def test_who_admits_is_asked_before_a_run_is_stored(serve):
+def test_c85_who_admits_is_asked_before_a_run_is_stored(serve):
     def admit(person, message, thread_id):
         if "drop" in message:
             raise NotAllowed(person, "ask for that")

@@ -1,8 +1,8 @@
 """Several worker processes on one store, killed and paused at random: every run comes to its end, nothing is done twice.
 
 One process accepts runs and answers their questions, and drives nothing. What is left is judged by SQL and by the file of
-effects alone. `ADJOURN_FLEET_RUNS` is how many runs there are [40], `ADJOURN_FLEET_WORKERS` how many workers [2],
-`ADJOURN_FLEET_KILL_S` the time between two kills [0.7]; `make soak` gives it 2,000 runs, 4 workers and a kill each second.
+effects alone. `ADJOURN_FLEET_RUNS` is how many runs there are [40], `ADJOURN_FLEET_WORKERS` how many workers [3],
+`ADJOURN_FLEET_KILL_S` the time between two kills [1]; `make soak` gives it 2,000 runs, 4 workers and a kill each second.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ from adjourn.graph import Run, Runner
 from adjourn.nodes import approve
 
 RUNS = int(os.environ.get("ADJOURN_FLEET_RUNS", "40"))
-WORKERS = int(os.environ.get("ADJOURN_FLEET_WORKERS", "2"))
-KILL_S = float(os.environ.get("ADJOURN_FLEET_KILL_S", "0.7"))
+WORKERS = int(os.environ.get("ADJOURN_FLEET_WORKERS", "3"))
+KILL_S = float(os.environ.get("ADJOURN_FLEET_KILL_S", "1"))
 LEASE_S = 1.5
-LIMIT_S = 120 + RUNS
+LIMIT_S = 40 + RUNS / 2
 
 
 class Fleet:

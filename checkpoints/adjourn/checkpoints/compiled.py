@@ -102,14 +102,15 @@ def in_one_go(connection: Connection) -> Iterator[None]:
     Inside it, `change` knows no count; `send` gives one that is known behind the block. An error of a statement
     may come out at a later one, or at the end of the block.
     """
-    if connection.dialect.driver != "psycopg":
+    driver: Any = connection.dialect.loaded_dbapi
+    if connection.dialect.driver != "psycopg" or not driver.Pipeline.is_supported():  # libpq before 14
         yield
         return
-    driver: Any = connection.connection.dbapi_connection
+    opened: Any = connection.connection.dbapi_connection
     try:
-        with driver.pipeline():
+        with opened.pipeline():
             yield
-    except connection.dialect.loaded_dbapi.Error as error:
+    except driver.Error as error:
         raise _translated(connection, "", error) from error
 
 

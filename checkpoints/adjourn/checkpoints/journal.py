@@ -52,7 +52,9 @@ from adjourn.checkpoints.records import (
 from adjourn.checkpoints.run_schema import audit, calls, events, interrupts, runs, steps
 
 KEY_LENGTH = 255  # of the columns that hold ids: MySQL cannot index longer ones
-_JSON = frozenset({"input", "error", "arguments", "payload", "response_schema", "answer", "approvals", "shown"})
+_JSON = frozenset(
+    {"input", "error", "arguments", "payload", "response_schema", "answer", "approvals", "shown"}
+)
 
 
 def _encoded(row: Any, table: Table) -> dict[str, Any]:

@@ -226,9 +226,9 @@ class Interrupt(_Row):
     @property
     def agreed(self) -> str | None:
         """Who gave the answer: of several who had to agree, all of them, with commas between."""
-        if self.approvals is None or not isinstance(self.answer, dict) or self.answer.get("action") != "approve":
-            return self.answered_by
-        return ", ".join(str(one["by"]) for one in self.approvals["given"])
+        given = self.approvals["given"] if self.approvals is not None else []
+        is_yes = isinstance(self.answer, dict) and self.answer.get("action") == "approve"
+        return ", ".join(str(one["by"]) for one in given) if given and is_yes else self.answered_by
 
     def has_agreed(self, person: str | None) -> bool:
         """Whether this person is one of those who agreed, where others have to as well."""

@@ -7,6 +7,7 @@ them over goes on when they are stored.
 """
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -120,7 +121,7 @@ def arrive(riders: Sequence[Rider], *, stored: bool) -> None:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, settled: "asyncio.Future[None]") -> None:
-    if not loop.is_closed():
+    with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody is left to be told
         loop.call_soon_threadsafe(_settle, settled)
 
 

@@ -134,9 +134,7 @@ def to_question(row: Interrupt) -> Question:
     }
 
 
-def _answered(
-    question: Interrupt, answer: Any, by: str | None, state: InterruptState
-) -> InterruptAnswered:
+def _answered(question: Interrupt, answer: Any, by: str | None, state: InterruptState) -> InterruptAnswered:
     return InterruptAnswered(
         run_id=question.run_id,
         path=question.path,

@@ -49,7 +49,7 @@ class AskNode:
     def _answered(self, call: Call, answers: dict[str, dict[str, Any]], language: str) -> Call:
         if "question" not in call:
             return call
-        if call["question"]["type"] == DELEGATED:  # its specialist was answered, and goes on when the call runs again
+        if call["question"]["type"] == DELEGATED:  # its specialist was answered; it goes on with the call
             again: Call = {**call, "state": CallState.PLANNED.value}
             del again["question"]
             return again

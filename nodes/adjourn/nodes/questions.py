@@ -13,8 +13,8 @@ import jsonschema
 
 from adjourn.checkpoints.errors import InvalidAnswer
 from adjourn.checkpoints.lifecycle import CallState, InterruptType
-from adjourn.nodes.delegation import DELEGATED
 from adjourn.nodes.calls import Call, Question
+from adjourn.nodes.delegation import DELEGATED
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.masking_named import HIDDEN
 from adjourn.nodes.observations import plain

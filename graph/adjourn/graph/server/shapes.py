@@ -48,7 +48,7 @@ class ListQuery(_Taken):
 class EventsQuery(_Taken):
     """From where events are given; the header `Last-Event-ID` says the same and wins."""
 
-    after: int = Field(0, ge=0, description="Only events with a number above this one.")
+    after: int = Field(0, ge=0, lt=10**15, description="Only events with a number above this one.")
 
 
 class QuestionShown(_Given):

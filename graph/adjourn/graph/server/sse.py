@@ -27,6 +27,7 @@ log = logging.getLogger("adjourn.server")
 PING_S = 15.0  # proxies cut connections that are silent for a minute, some after 30 s
 SEND_S = 60.0  # a listener that takes nothing for so long is gone
 GRACE_S = 2.0  # for the last frames of a stream when the server goes
+LONGEST_ID = 15  # digits: more events than any run has
 RETRY_MS = 1000  # after which a browser reconnects
 
 
@@ -67,7 +68,7 @@ def last_seen(request: Request) -> int:
     header = request.headers.get("last-event-id")
     if header is None:
         return query_of(request, EventsQuery).after
-    if not header.isdecimal():
+    if not header.isdecimal() or len(header) > LONGEST_ID:
         raise Refused(400, "invalid_event_id", "Last-Event-ID is the number of the last event that you got")
     return int(header)
 
@@ -92,7 +93,8 @@ async def _until(closing: asyncio.Event, told: AsyncGenerator[Event]) -> AsyncGe
                 finally:
                     if not coming.done():
                         coming.cancel()
-                        await asyncio.wait({coming})
+                        with anyio.CancelScope():  # a listener that left: it must end all the same
+                            await asyncio.wait({coming})
                 if coming.cancelled() or (event := coming.result()) is None:
                     return
                 yield event

@@ -1,0 +1,153 @@
+"""Whole turns side by side: LangChain's `create_agent` with its SQLite saver, and Adjourn, on the same model and tool.
+
+    python tests/bench/bench_turns.py [--rounds 3] [--docs]
+
+One read per turn, `sync` durability, both in this process and in turns; medians of rounds, and their ratio (below 1
+Adjourn is faster). `as shipped`: SqliteSaver leaves SQLite at synchronous=FULL, Adjourn is at NORMAL and syncs
+where a write must be on the disk; `FULL`: both at FULL. `--docs` writes the table into docs/compared.md.
+"""
+
+import argparse
+import asyncio
+import os
+import statistics
+import tempfile
+import time
+import warnings
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from langchain.agents import create_agent
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+from adjourn.checkpoints.database import Database
+from adjourn.graph import Limits, Runner, build_react
+from adjourn.nodes import ScriptedModel, tool
+from adjourn.nodes.scripted import call, says
+
+BEGIN, END = "<!-- turns -->", "<!-- /turns -->"
+CASES = ((10, 300), (50, 300), (200, 300), (200, 5_000))  # turns, characters of each result
+AIMS = {("as shipped", 10, 300): 0.7, ("as shipped", 200, 300): 0.5, ("as shipped", 200, 5_000): 0.27,
+        ("FULL", 10, 300): 1.0, ("FULL", 200, 300): 0.65, ("FULL", 200, 5_000): 0.35}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """Milliseconds a turn, by the clock and of the processors; KB a turn in the file."""
+
+    wall_ms: float
+    cpu_ms: float
+    kb: float
+
+
+def model(turns: int) -> ScriptedModel:
+    """One call per turn, then an answer."""
+    script: list[Any] = [says("", call("look", {"query": str(n)}, id=f"c{n}")) for n in range(turns - 1)]
+    return ScriptedModel(turns=[*script, "done"], check=False)
+
+
+def look_of(size: int) -> Callable[[str], str]:
+    """A read with a result of so many characters."""
+
+    def look(query: str) -> str:
+        """Look."""
+        return (query + " ") + "x" * size
+
+    return look
+
+
+async def peer(turns: int, size: int, folder: Path, full: bool) -> None:
+    """create_agent's run."""
+    del full  # it is always at FULL
+    async with AsyncSqliteSaver.from_conn_string(str(folder / "state.db")) as saver:
+        agent = create_agent(model(turns), [look_of(size)], checkpointer=saver)
+        config: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": 10_000}
+        await agent.ainvoke({"messages": [{"role": "user", "content": "go"}]}, config, durability="sync")
+
+
+async def ours(turns: int, size: int, folder: Path, full: bool) -> None:
+    """Adjourn's run."""
+    limits = Limits(max_steps=turns + 1, max_active_s=None)
+    graph = build_react(model(turns), [tool(effect="read")(look_of(size))], limits=limits)
+    database = Database(f"sqlite:///{folder / 'state.db'}", synchronous="FULL" if full else "NORMAL")
+    try:
+        with Runner(graph, database) as runner:
+            run = await runner.start("go")
+            assert (run.status, run.row.steps) == ("finished", turns), run.error
+    finally:
+        database.close()
+
+
+async def timed(side: Callable[..., Awaitable[None]], turns: int, size: int, full: bool) -> Took:
+    """One run of a side in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        wall, cpu = time.perf_counter(), time.process_time()
+        await side(turns, size, Path(folder), full)
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        kb = sum(one.stat().st_size for one in Path(folder).iterdir()) / 1024
+    return Took(wall * 1000 / turns, cpu * 1000 / turns, kb / turns)
+
+
+def median(rounds: list[Took]) -> Took:
+    """The middle of each figure."""
+    return Took(*(statistics.median(getattr(one, name) for one in rounds) for name in Took.__slots__))
+
+
+async def table(rounds: int) -> list[str]:
+    """The table's lines."""
+    lines = [
+        "| | turns × result | ms per turn: create_agent, Adjourn | ratio (aim) | CPU ms per turn | CPU ratio | KB per turn | ratio |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for setting, full in (("as shipped", False), ("FULL", True)):
+        for turns, size in CASES:
+            pairs = [
+                (await timed(peer, turns, size, full), await timed(ours, turns, size, full))
+                for _ in range(rounds)
+            ]
+            theirs, mine = median([one for one, _ in pairs]), median([one for _, one in pairs])
+            ratio = statistics.median(b.wall_ms / a.wall_ms for a, b in pairs)
+            cpu = statistics.median(b.cpu_ms / a.cpu_ms for a, b in pairs)
+            aim = AIMS.get((setting, turns, size))
+            aimed = f" ({aim:g})" if aim else ""
+            lines.append(
+                f"| {setting} | {turns} × {size:,} | {theirs.wall_ms:.1f}, {mine.wall_ms:.1f} | {ratio:.2f}{aimed} "
+                f"| {theirs.cpu_ms:.1f}, {mine.cpu_ms:.1f} | {cpu:.2f} | {theirs.kb:.1f}, {mine.kb:.1f} | {mine.kb / theirs.kb:.3f} |"
+            )
+            print(lines[-1], flush=True)
+    return lines
+
+
+def write(lines: list[str]) -> None:
+    """The table between its markers in docs/compared.md, with what it was made with."""
+    file = Path(__file__).parents[2] / "docs" / "compared.md"
+    packages = ("langchain", "langgraph", "langgraph-checkpoint-sqlite", "adjourn")
+    versions = ", ".join(f"{name} {version(name)}" for name in packages)
+    before, rest = file.read_text(encoding="utf-8").split(BEGIN)
+    after = rest.split(END)[1]
+    load = os.getloadavg()[0]
+    made = (
+        f"Made {date.today()} by `python tests/bench/bench_turns.py --docs` with {versions}, on {os.cpu_count()} cores "
+        f"(load {load:.1f}).\n\n" + "\n".join(lines)
+    )
+    file.write_text(f"{before}{BEGIN}\n{made}\n{END}{after}", encoding="utf-8")
+
+
+def main() -> None:
+    """Measure, print, and write where asked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--docs", action="store_true")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    lines = asyncio.run(table(given.rounds))
+    if given.docs:
+        write(lines)
+
+
+if __name__ == "__main__":
+    main()
