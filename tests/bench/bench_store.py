@@ -1,6 +1,6 @@
 """This store beside LangGraph's own savers: milliseconds and bytes per superstep, and what many runs cost.
 
-    python tests/bench/bench_store.py [--quick] [--waiting 100000] [--json FILE] [--readme]
+    python tests/bench/bench_store.py [--quick] [--rounds N] [--waiting 100000] [--json FILE] [--readme]
 
 Both sides run the same graph in `sync` durability with the same `synchronous` setting, in turns, each round
 in a new database. Reported is the median over the rounds, and the ratio (below 1: this store is faster). A
@@ -58,8 +58,8 @@ def circumstances() -> dict[str, Any]:
     }
 
 
-def bench_supersteps(quick: bool, servers: Engines) -> dict[str, Any]:
-    """Print the table of supersteps, and give its figures."""
+def bench_supersteps(quick: bool, rounds: int | None, servers: Engines) -> dict[str, Any]:
+    """Print the table of supersteps, and give its figures. `rounds` None: as many as each row needs."""
     print(f"{HEAD}\n{TITLES}")
     kinds = {"NORMAL": sqlite_sides("NORMAL")}
     if not quick:
@@ -68,7 +68,7 @@ def bench_supersteps(quick: bool, servers: Engines) -> dict[str, Any]:
     for setting, sides in kinds.items():
         found = []
         for steps, size in SIZES:
-            found.append(measure(setting, sides, steps, size, 1 if quick else ROUNDS[steps, size]))
+            found.append(measure(setting, sides, steps, size, rounds or ROUNDS[steps, size]))
             print(found[-1].line(), flush=True)
         grows = {
             "theirs": exponent(found, lambda one: one.their_bytes),
@@ -85,7 +85,9 @@ def bench_crowds(quick: bool) -> dict[str, Any]:
     found = {"short": short_threads(SHORT // 10 if quick else SHORT), "at_once": at_once()}
     print("\nms per superstep, SQLite NORMAL: theirs, ours, ratio")
     for name, one in found.items():
-        print(f"  {one['threads']:5.0f} threads, {name:8}{one['theirs']:9.2f}{one['ours']:8.2f}{one['ratio']:7.3f}")
+        print(
+            f"  {one['threads']:5.0f} threads, {name:8}{one['theirs']:9.2f}{one['ours']:8.2f}{one['ratio']:7.3f}"
+        )
     return found
 
 
@@ -105,13 +107,15 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="SQLite NORMAL only, one round")
+    parser.add_argument("--rounds", type=int, help="of each row, instead of 11, 5 and 3")
     parser.add_argument("--waiting", type=int, default=WAITING, help="interrupted runs in one file")
     parser.add_argument("--json", type=Path, default=Path(__file__).with_name("bench_store.json"))
     parser.add_argument("--readme", action="store_true", help="make the READMEs' tables from the figures")
     options = parser.parse_args()
     shown: dict[str, Any] = {"circumstances": circumstances()}
     with engines() as servers:
-        shown |= bench_supersteps(options.quick, servers)
+        rounds = 1 if options.quick else options.rounds
+        shown |= bench_supersteps(options.quick, rounds, servers)
     shown["crowds"] = bench_crowds(options.quick)
     shown["waiting"] = {"runs": options.waiting, **bench_waiting(options.waiting)}
     shown["circumstances"]["load_behind"] = [round(one, 1) for one in os.getloadavg()]

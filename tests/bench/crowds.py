@@ -56,7 +56,11 @@ def compare(work: Callable[[Side, int], float], count: int, steps: int, rounds: 
             took = {place: work(pair[place], count) for place in order}
             rows.append((took[0], took[1]))
     theirs, ours = (statistics.median(series) * 1000 / (count * steps) for series in zip(*rows, strict=True))
-    return {"theirs": theirs, "ours": ours, "ratio": statistics.median(ours / theirs for theirs, ours in rows)}
+    return {
+        "theirs": theirs,
+        "ours": ours,
+        "ratio": statistics.median(ours / theirs for theirs, ours in rows),
+    }
 
 
 def short_threads(count: int) -> dict[str, float]:

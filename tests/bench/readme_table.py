@@ -1,6 +1,6 @@
 """The benchmark's tables in both READMEs, made from the JSON that the benchmark wrote.
 
-    python tests/bench/readme_table.py [JSON FILE]
+python tests/bench/readme_table.py [JSON FILE]
 """
 
 import json

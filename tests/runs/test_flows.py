@@ -1,5 +1,6 @@
 """Flows: first A, then B (C-77 to C-79, S11)."""
 
+import asyncio
 import json
 import sqlite3
 from dataclasses import replace
@@ -10,11 +11,20 @@ import pytest
 from runs.flow_app import CREATE, FIND, NO_TURN, QUOTA, TURNS, World, build, open_database, signed
 
 from adjourn.checkpoints.errors import NotAllowed, UsageError
-from adjourn.graph import Limits, Runner
+from adjourn.graph import Limits, Runner, build_serial
 from adjourn.graph.cli.settings import Settings
 from adjourn.graph.cli.story import show_run
 from adjourn.graph.drawing import drawing_of
-from adjourn.nodes import BranchStep, FunctionStep, LoopStep, ToolStep, approve, reject, tool
+from adjourn.nodes import (
+    BranchStep,
+    FunctionStep,
+    LoopStep,
+    ScriptedModel,
+    ToolStep,
+    approve,
+    reject,
+    tool,
+)
 from adjourn.nodes.flow_table import FlowTable
 from adjourn.nodes.scripted import call, says
 
@@ -388,3 +398,211 @@ def settings_of(runner: Runner) -> list[dict[str, Any]]:
     node = runner.graph.builder.nodes["model"].runnable.afunc
     scripted = node.closing.models[0].runnable
     return scripted.settings
+
+
+def lookups(world: World, **settings: Any) -> Any:
+    @tool(effect="read", retries=0)
+    def look(query: str = "all") -> str:
+        """Look."""
+        world.act("look")
+        if len(world.done()) <= settings.get("fails", 0):
+            raise RuntimeError("not now")
+        return "seen"
+
+    return look
+
+
+async def test_c54_c78_a_later_step_may_call_again_what_an_earlier_one_called(flow):
+    looks = [says("", call("look", {}, id=f"l{n}")) for n in range(2)]
+
+    def steps(world):
+        look, other = lookups(world), world.tools()["check_quota"]
+        asks = [FunctionStep(name=f"f{n}", function=look) for n in range(4)]
+        pairs = [
+            one
+            for n in range(3)
+            for one in (ToolStep(name=f"a{n}", tool=other), FunctionStep(name=f"b{n}", function=look))
+        ]
+        return [ToolStep(name="t0", tool=look), ToolStep(name="t1", tool=look), *asks, *pairs]
+
+    turns = [*looks, *[NO_TURN] * 4, QUOTA, NO_TURN, QUOTA, NO_TURN, QUOTA]
+    run = await flow.runner(turns, steps, closing=False).start("go")
+    assert {state for _, state in states(run)} == {"done"}, (run.answer, states(run))
+    assert flow.world.done().count("look") == 9
+
+
+async def test_c54_c55_a_step_is_begun_again_as_often_as_declared_whatever_the_guards_count(flow):
+    def steps(world):
+        look = lookups(world, fails=5)
+        return [FunctionStep(name="look", function=look, on_failure="retry", retries=5)]
+
+    run = await flow.runner([], steps, closing=False).start("go")
+    assert states(run) == [("look", "done")], run.answer
+    assert len(flow.world.done()) == 6
+
+
+async def test_c79_a_loop_that_fails_too_often_is_undone_by_a_step_of_the_model(flow):
+    fails = [says("", call("look", {"query": str(n)}, id=f"l{n}")) for n in range(3)]
+
+    def steps(world):
+        look = lookups(world, fails=9)
+        return [
+            LoopStep(name="loop", tools=[look], prompt="Look.", on_failure="undo"),
+            ToolStep(name="undo", tool=world.tools()["check_quota"]),
+        ]
+
+    run = await flow.runner([*fails, QUOTA], steps).start("go")
+    assert states(run) == [("loop", "failed"), ("undo", "done")], run.answer
+    assert run.stop_reason == "too_many_fails"
+
+
+async def test_c35_c79_a_write_whose_outcome_is_unknown_is_not_begun_again(flow):
+    def steps(world):
+        @tool(effect="write")
+        def send() -> str:
+            """Send."""
+            world.act("send")
+            raise TimeoutError("no answer")
+
+        return [FunctionStep(name="send", function=send, on_failure="retry", retries=3)]
+
+    run = await flow.runner([], steps, closing=False).start("go")
+    assert flow.world.done() == ["send"]
+    assert states(run) == [("send", "failed")]
+
+
+async def test_c79_one_function_is_the_tool_of_two_steps(flow):
+    def ping(town: str = "x") -> str:
+        """Ping."""
+        flow.world.act("ping")
+        return "pong"
+
+    def steps(world):
+        return [
+            ToolStep(name="a", tool=ping),
+            LoopStep(name="b", tools=[ping], prompt="p"),
+            FunctionStep(name="c", function=ping),
+        ]
+
+    turns = [says("", call("ping", {}, id="p")), says("", call("ping", {}, id="q")), "pinged"]
+    run = await flow.runner(turns, steps, closing=False).start("go")
+    assert states(run) == [("a", "done"), ("b", "done"), ("c", "done")]
+
+
+async def test_c53_c79_a_loops_own_limits_count_from_its_beginning_and_its_failure_is_undone(flow):
+    spent = says("", call("search_resource", {"query": "x"}, id="f"), usage=(900, 100))
+
+    def steps(world):
+        tools = world.tools()
+        return [
+            ToolStep(name="find", tool=tools["search_resource"]),
+            LoopStep(
+                name="look",
+                tools=[tools["search_resource"]],
+                prompt="p",
+                limits=Limits(max_total_tokens=1500),
+                on_failure="undo",
+            ),
+            FunctionStep(name="undo", function=tool(effect="read")(said)),
+        ]
+
+    def said(message: str) -> str:
+        """Say it."""
+        return message
+
+    again = says("", call("search_resource", {"query": "y"}, id="g"), usage=(900, 100))
+    more = says("", call("search_resource", {"query": "z"}, id="h"), usage=(900, 100))
+    run = await flow.runner([spent, again, "found it"], steps, closing=False).start("go")
+    assert states(run)[:2] == [("find", "done"), ("look", "done")], run.answer
+    other = await flow.runner([spent, again, more, "never"], steps, closing=False).start("go")
+    assert states(other) == [("find", "done"), ("look", "failed"), ("undo", "done")], other.answer
+
+
+@pytest.mark.parametrize("taken", ["time", "cancel"])
+async def test_c78_a_flow_that_ends_in_the_middle_has_no_running_step(flow, taken):
+    def steps(world):
+        @tool(effect="read")
+        async def slow() -> str:
+            """Slow."""
+            entered.set()
+            await asyncio.sleep(60)
+            return "late"
+
+        return [FunctionStep(name="slow", function=slow)]
+
+    entered = asyncio.Event()
+    limits = Limits(max_active_s=0.5) if taken == "time" else Limits()
+    graph = build_serial(ScriptedModel(turns=[]), steps(flow.world), limits=limits, name="open-database")
+    with Runner(graph, f"sqlite:///{flow.folder / 'adjourn.db'}") as runner:
+        running = asyncio.create_task(runner.start("go", run_id="run_s"))
+        await entered.wait()
+        if taken == "cancel":
+            await runner.cancel("run_s")
+        run = await running
+    assert run.stop_reason == ("timeout" if taken == "time" else "cancelled")
+    assert states(run) == [("slow", "stopped")]
+
+
+@pytest.mark.parametrize("way", ["cancel", "dismiss"])
+async def test_c78_a_waiting_flow_that_is_ended_has_no_running_step(flow, way):
+    runner = flow.runner()
+    run = await runner.start("go", thread_id="t")
+    if way == "cancel":
+        await runner.cancel(run.id)
+    else:
+        await runner.start("again", thread_id="t")
+    assert states(await runner.get(run.id)) == [
+        ("find", "done"),
+        ("quota", "done"),
+        ("create", "stopped"),
+        ("verify", "pending"),
+    ]
+
+
+async def test_c89_a_loop_with_many_tools_gets_a_search(flow):
+    def named(number: int) -> Any:
+        @tool(name=f"tool_{number}", effect="read", description=f"Does the {number}th thing.")
+        def one() -> int:
+            return number
+
+        return one
+
+    def steps(world):
+        many = [named(n) for n in range(22)]
+        return [LoopStep(name=name, tools=many, prompt="p") for name in ("a", "b")]
+
+    found = says("", call("find_tools", {"query": "tool 7"}, id="f"))
+    used = says("", call("tool_7", {}, id="u"))
+    runner = flow.runner([found, used, "it is 7", "same"], steps, closing=False)
+    run = await runner.start("go")
+    assert [one.outcome for one in run.calls] == ["ok", "ok"] and states(run) == [("a", "done"), ("b", "done")]
+    offered = [[one["function"]["name"] for one in sent["tools"]] for sent in settings_of(runner)]
+    assert offered[0] == ["find_tools"] and "tool_7" in offered[1] and len(offered[1]) <= 6
+
+
+async def test_c72_a_result_is_stored_once_however_many_steps_follow(flow):
+    def steps(world):
+        @tool(effect="read", repeatable=True)
+        def big() -> str:
+            """Big."""
+            return "x" * 7_000
+
+        @tool(effect="read", repeatable=True)
+        def small() -> int:
+            """Small."""
+            return 1
+
+        return [
+            FunctionStep(name="big", function=big),
+            *[FunctionStep(name=f"s{n}", function=small, when=lambda done: len(done["big"]) == 7_000) for n in range(20)],
+        ]
+
+    run = await flow.runner([], steps, closing=False).start("go")
+    assert {state for _, state in states(run)} == {"done"}
+    with sqlite3.connect(flow.folder / "adjourn.db") as connection:
+        sizes = [
+            connection.execute(f"SELECT coalesce(sum(length({column})), 0) FROM {table}").fetchone()[0]
+            for table, column in (("checkpoints", "channels"), ("channel_values", "value"))
+        ]
+    connection.close()
+    assert sum(sizes) < 8 * 7_000  # not one for each of the 43 supersteps, let alone in each of them all the results

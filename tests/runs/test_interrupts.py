@@ -481,3 +481,30 @@ async def test_c41_c63_a_no_behind_calls_that_still_run_is_told_once(house):
     run = await runner.resume(run.id, answers, on_event=house.hear)
     assert (run.status, [one.outcome for one in run.calls]) == ("finished", ["ok", "declined", "ok"])
     house.check([run.id])
+
+
+async def test_c24_c40_a_call_that_was_passed_over_is_not_asked_about(house):
+    """A write fails, so the later write is skipped before anybody was asked for it; the question of a read stands."""
+
+    @tool(effect="read")
+    def look(what: str = "") -> dict | str:
+        """Look."""
+        return "seen" if what else params_required({"what": {"type": "string"}}, "What?")
+
+    @tool(effect="write")
+    def put() -> str:
+        """Put."""
+        raise RuntimeError("no")
+
+    @tool(effect="write", confirm=True)
+    def send() -> str:
+        """Send."""
+        return "sent"
+
+    turn = says("", call("look", {}, id="l"), call("put", {}, id="p"), call("send", {}, id="s"))
+    runner = house.runner([turn, "ok"], tools=[look, put, send])
+    run = await runner.start("go", on_event=house.hear)
+    (question,) = run.interrupts
+    run = await runner.resume(run.id, {question.id: {"what": "this"}}, on_event=house.hear)
+    assert (run.status, [one.outcome for one in run.calls]) == ("finished", ["ok", "failed", "skipped"])
+    house.check([run.id])

@@ -425,3 +425,13 @@ def test_classes_that_langgraph_finds_in_a_graphs_schemas_are_registered() -> No
 def test_a_config_without_a_thread_says_what_is_missing() -> None:
     with SQLAlchemySaver("sqlite://") as saver, pytest.raises(UsageError, match="thread_id"):
         saver.get_tuple({"configurable": {}})
+
+
+def test_a_row_that_is_tampered_with_behind_a_reader_is_an_error_all_the_same(tmp_path: pathlib.Path) -> None:
+    with SQLAlchemySaver(f"sqlite:///{tmp_path}/store.db") as saver:
+        put(saver, config(), {"messages": [HumanMessage("true", id="1")]})
+        for _ in range(2):  # the second reader takes what the first one parsed
+            assert values_of(saver, config())["messages"][0].content == "true"
+        execute(saver, "UPDATE messages SET content = 'false'")
+        with pytest.raises(StoredDataError, match="does not fit its hash"):
+            values_of(saver, config())

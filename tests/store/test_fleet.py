@@ -12,7 +12,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -63,26 +63,30 @@ class Fleet:
         """Accept a run."""
         await self.desk.start("go", run_id=f"run_{number}", thread_id=f"t{number}", by=f"p{number % 7}")
 
-    async def answer(self, *, in_doubt: bool) -> int:
-        """Answer what waits, and let what has failed be tried again; gives how many runs have not ended.
+    async def answer(self, *, in_doubt: bool) -> bool:
+        """Answer what waits, and let what has failed be tried again. Whether there is nothing left that could go on.
 
         Whether a write happened is not to be told while its worker may still be at it: not before `in_doubt`.
         """
-        await asyncio.gather(*(self._answer(one.id, in_doubt) for one in await self._rows("interrupted")))
-        for one in await self._rows("failed"):  # given up: its workers died one after the other
+        waits = await self.rows("interrupted")
+        given = await asyncio.gather(*(self._answer(one.id, in_doubt) for one in waits))
+        failed = await self.rows("failed")  # given up: its workers died one after the other
+        for one in failed:
             with suppress(RunBusy, NotResumable):
                 await self.desk.resume(one.id)
-        return len(await self._rows("running", "interrupted", "failed"))
+        return not (any(given) or failed or await self.rows("running"))
 
-    async def _rows(self, *statuses: str) -> list[Any]:
+    async def rows(self, *statuses: str) -> list[Any]:
+        """The runs of these statuses."""
         return list(await self.desk.list(statuses=statuses, limit=None))
 
-    async def _answer(self, run_id: str, in_doubt: bool) -> None:
+    async def _answer(self, run_id: str, in_doubt: bool) -> bool:
         run = await self.desk.get(run_id)
         given = self._honest(run, in_doubt)
         with suppress(AlreadyAnswered, RunBusy, NotResumable):
             if given:
                 await self.desk.resume(run_id, given, by="li")
+        return bool(given)
 
     def _honest(self, run: Run, in_doubt: bool) -> dict[str, Any]:
         given: dict[str, Any] = {}
@@ -95,10 +99,10 @@ class Fleet:
                 given[question.id] = {"action": "run"}
         return given
 
-    async def to_the_end(self, limit_s: float = LIMIT_S) -> None:
-        """Answer until every run has ended."""
-        async with asyncio.timeout(limit_s):
-            while await self.answer(in_doubt=True):
+    async def quiet(self, *, in_doubt: bool) -> None:
+        """Answer until nothing can go on."""
+        async with asyncio.timeout(LIMIT_S):
+            while not await self.answer(in_doubt=in_doubt):  # noqa: ASYNC110 - other processes do it
                 await asyncio.sleep(0.05)
 
     @asynccontextmanager
@@ -107,7 +111,10 @@ class Fleet:
 
         async def harass() -> None:
             while True:
+                before = await self._ended_calls()
                 await asyncio.sleep(KILL_S)
+                while await self._ended_calls() == before:  # noqa: ASYNC110 - a new one takes its time
+                    await asyncio.sleep(0.05)
                 self.kill(dice.choice(self._workers))
                 self.hire()
 
@@ -117,6 +124,22 @@ class Fleet:
         finally:
             harassing.cancel()
             await asyncio.wait({harassing})
+
+    @contextmanager
+    def paused(self, worker: Any) -> Iterator[None]:
+        """While inside, this one stands still in the middle of something, and another one has its place."""
+        os.kill(worker.pid, signal.SIGSTOP)
+        self._workers.remove(worker)
+        self.hire()
+        try:
+            yield
+        finally:
+            os.kill(worker.pid, signal.SIGCONT)
+            self._workers.append(worker)
+
+    async def _ended_calls(self) -> int:
+        ended = sa.text("SELECT count(*) FROM calls WHERE ended_at IS NOT NULL")
+        return await self.desk.database.aread(lambda connection: connection.execute(ended).scalar_one())
 
     def close(self) -> None:
         """Let the workers go, and look that they do."""
@@ -145,31 +168,22 @@ def fleet(url: str, tmp_path: Path) -> Iterator[Fleet]:
 
 @pytest.mark.timeout(2 * LIMIT_S)
 async def test_c36_c91_workers_that_die_at_random_lose_nothing_and_do_nothing_twice(fleet: Fleet) -> None:
-    dice = random.Random(RUNS)
     paused = fleet.hire()
     for _ in range(WORKERS - 1):
         fleet.hire()
     began = time.monotonic()
     for number in range(RUNS // 2):
         await fleet.start(number)
-    os.kill(paused.pid, signal.SIGSTOP)  # in the middle of something, beyond its lease
-    stopped = time.monotonic()
-    fleet._workers.remove(paused)
-    fleet.hire()
-    async with fleet.harassed(dice):
-        for number in range(RUNS // 2, RUNS):
-            await fleet.start(number)
-            if number % 20 == 0:
-                await fleet.answer(in_doubt=False)
-        while time.monotonic() < stopped + 2 * LEASE_S:
-            await fleet.answer(in_doubt=False)
-            await asyncio.sleep(0.05)
-        os.kill(paused.pid, signal.SIGCONT)  # what it writes now is stale
-        fleet._workers.append(paused)
-        while fleet.kills < 4 or len(await fleet._rows("finished")) < RUNS * 0.8:
-            await fleet.answer(in_doubt=False)
-            await asyncio.sleep(0.05)
-    await fleet.to_the_end()
+    with fleet.paused(paused):
+        async with fleet.harassed(random.Random(RUNS)):
+            stopped = time.monotonic()
+            for number in range(RUNS // 2, RUNS):
+                await fleet.start(number)
+            await fleet.quiet(in_doubt=False)
+        await asyncio.sleep(max(0.0, stopped + 1.2 * LEASE_S - time.monotonic()))
+    await fleet.quiet(in_doubt=False)  # what the paused one writes now is stale
+    fleet.kill(paused)
+    await fleet.quiet(in_doubt=True)
     took = time.monotonic() - began
     print(f"\n{RUNS} runs, {WORKERS} workers, {fleet.kills} kills, {took:.1f} s: {check(fleet)}")
 

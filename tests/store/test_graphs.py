@@ -222,3 +222,27 @@ def test_every_durability_ends_in_the_same_state(saver: SQLAlchemySaver, durabil
     graph = chat().compile(checkpointer=saver)
     result = graph.invoke({"messages": [HumanMessage("go", id="h")]}, config(), durability=durability)
     assert graph.get_state(config()).values == result
+
+
+def test_a_thread_whose_versions_are_text_is_counted_on(saver: SQLAlchemySaver) -> None:
+    text = f"{2:032}.0.4837261"  # as SqliteSaver writes them
+    following = saver.get_next_version(text, None)
+    assert type(following) is str
+    assert following > text
+    assert saver.get_next_version(following, None) > following
+    assert (saver.get_next_version(None, None), saver.get_next_version(1, None)) == (1, 2)
+
+
+def test_messages_that_are_read_twice_are_equal_and_not_the_same(saver: SQLAlchemySaver) -> None:
+    graph = StateGraph(State)
+    graph.add_node("say", lambda _state: {"messages": [call(1)]})
+    graph.add_edge(START, "say")
+    compiled = graph.compile(checkpointer=saver)
+    compiled.invoke({"messages": [HumanMessage("go", id="h")]}, config())
+    first, second, third = (compiled.get_state(config()).values["messages"] for _ in range(3))
+    assert first == second == third
+    first[1].tool_calls[0]["args"]["deep"]["x"].append("changed")
+    second[0].additional_kwargs["note"] = "changed"
+    second[0].content = "changed"
+    assert compiled.get_state(config()).values["messages"] == third
+    assert third[1].tool_calls[0]["args"]["deep"]["x"] == [1, 2.5, None]

@@ -10,6 +10,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from store.stored_graphs import config, put, scalar, values_of
 
+from adjourn.checkpoints import statements
 from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.saver import SQLAlchemySaver
 
@@ -142,3 +143,21 @@ async def test_the_async_twins(saver: SQLAlchemySaver) -> None:
     fill(saver)
     await saver.adelete_thread("t")
     assert counts(saver) == dict.fromkeys(TABLES, 0)
+
+
+def test_the_newest_of_all_threads_are_found_without_reading_all(file_url: str) -> None:
+    with SQLAlchemySaver(file_url) as saver:
+        for number in range(5):
+            put(saver, config(f"t{number}"), {"a": number})
+        newest = [found.config["configurable"]["thread_id"] for found in saver.list(None, limit=2)]
+        assert newest == ["t4", "t3"]
+        query = statements.list_checkpoints(
+            thread_id=None, ns=None, checkpoint_id=None, before=None, columns={}, behind=None, limit=2
+        )
+        plan = saver.database.read(
+            lambda connection: connection.exec_driver_sql(
+                f"EXPLAIN QUERY PLAN {query.compile(connection.engine, compile_kwargs={'literal_binds': True})}"
+            ).all()
+        )
+        assert "ix_checkpoints_checkpoint_id_namespace" in plan[0][3]
+        assert not any("TEMP B-TREE" in step[3] for step in plan)

@@ -65,6 +65,21 @@ def _move(connection: Connection, row: FlowStepRow, at: str) -> None:
         raise IllegalMove(f"step {row.step} of run {row.run_id}", "where it is", state.value)
 
 
+def stop(connection: Connection, run_id: str, reason: str, *, at: str) -> None:
+    """The run is ended while it waits: the step that it had reached stops."""
+    connection.execute(
+        update(flow_steps)
+        .where(
+            flow_steps.c.run_id == bindparam("of_run"),
+            flow_steps.c.status == FlowStepState.RUNNING.value,
+        )
+        .values(
+            status=FlowStepState.STOPPED.value, reason=reason, version=flow_steps.c.version + 1, ended_at=at
+        ),
+        {"of_run": run_id},
+    )
+
+
 def read(connection: Connection, run_id: str) -> list[FlowStepRow]:
     """The steps of a run's flow in their order; empty for a run without one."""
     found = connection.execute(

@@ -6,11 +6,12 @@ carries the number, in the same transaction as what it writes, and is refused wh
 
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import Connection, bindparam, case, or_, select, update
+from sqlalchemy import Connection, bindparam, case, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from adjourn.checkpoints.compiled import Statement
 from adjourn.checkpoints.database import format_time, now
+from adjourn.checkpoints.doorbell import ring
 from adjourn.checkpoints.errors import LeaseLost, NotResumable, RunBusy, RunNotFound
 from adjourn.checkpoints.lifecycle import RUN_MOVES, RunEvent, RunStatus, sources
 from adjourn.checkpoints.records import RunRow
@@ -113,7 +114,7 @@ def renew(connection: Connection, run_id: str, fence: int, *, lease_s: float, ac
 
 
 def release(connection: Connection, run_id: str, fence: int, *, active_ms: int) -> None:
-    """Give a run back in the middle: it stays `running`, and `RECOVER` takes it at once.
+    """Give a run back in the middle: it stays `running`, and `RECOVER` takes it at once. Workers are woken.
 
     Raises `LeaseLost` when the fence is stale.
     """
@@ -121,19 +122,43 @@ def release(connection: Connection, run_id: str, fence: int, *, active_ms: int) 
     mine = (runs.c.id == run_id, runs.c.fence == fence, runs.c.status == RunStatus.RUNNING.value)
     if connection.execute(update(runs).where(*mine).values(free)).rowcount != 1:
         raise LeaseLost(run_id, fence)
+    ring(connection)
 
 
-def unowned(connection: Connection, *, graph: str, limit: int | None = None) -> list[RunRow]:
-    """The running runs of a graph that nobody drives: never taken, handed back, or their lease has run out. Oldest
-    first; those that work for another run are taken over with it."""
-    free = or_(runs.c.lease_until.is_(None), runs.c.lease_until < now())
-    query = (
-        select(runs)
-        .where(runs.c.status == RunStatus.RUNNING.value, runs.c.graph == graph, free)
-        .where(runs.c.parent_run_id.is_(None))
-        .order_by(runs.c.created_at, runs.c.id)
-        .limit(limit)
-    )
+def unowned(
+    connection: Connection, *, graph: str, limit: int | None = None, most_per_person: int | None = None
+) -> list[RunRow]:
+    """The running runs of a graph that nobody drives: never taken, handed back, or their lease has run out.
+
+    The highest priority first, then the oldest. Those that work for another run are taken over with it.
+    `most_per_person`: leave out runs with which more than so many of the person who started them would be driven at
+    once; runs of nobody count for nobody. None: no limit.
+    """
+    at = now()
+    rows = runs.c.status == RunStatus.RUNNING.value, runs.c.graph == graph, runs.c.parent_run_id.is_(None)
+    free = or_(runs.c.lease_until.is_(None), runs.c.lease_until < at)
+    order = runs.c.priority.desc(), runs.c.created_at, runs.c.id
+    query = select(runs).where(*rows, free)
+    if most_per_person is not None:
+        place = func.row_number().over(partition_by=runs.c.started_by, order_by=order)
+        placed = select(runs.c.id, place.label("place")).where(*rows, free).subquery()
+        driven = (
+            select(runs.c.started_by, func.count().label("number"))
+            .where(*rows, runs.c.lease_until >= at)
+            .group_by(runs.c.started_by)
+            .subquery()
+        )
+        query = (
+            query.join(placed, placed.c.id == runs.c.id)
+            .outerjoin(driven, driven.c.started_by == runs.c.started_by)
+            .where(
+                or_(
+                    runs.c.started_by.is_(None),
+                    placed.c.place + func.coalesce(driven.c.number, 0) <= most_per_person,
+                )
+            )
+        )
+    query = query.order_by(*order).limit(limit)
     return [RunRow.of(row) for row in connection.execute(query).mappings()]
 
 

@@ -89,6 +89,7 @@ class RunRow(_Row):
     lease_until: str | None = None
     fence: int = 0
     deaths: int = 0
+    priority: int = 0
     cancel_requested_at: str | None = None
     cancel_requested_by: str | None = None
     last_event: int = 0

@@ -72,6 +72,7 @@ runs = Table(
     Column(
         "deaths", Integer, nullable=False, server_default="0", comment="owners lost by their death, one after the other"
     ),
+    Column("priority", Integer, nullable=False, server_default="0", comment="workers take the highest first"),
     Column("cancel_requested_at", TIME, comment="somebody asked the owner to stop; NULL: nobody did"),
     Column("cancel_requested_by", ID),
     Column("last_event", Integer, nullable=False, server_default="0"),

@@ -28,7 +28,7 @@ from adjourn.nodes.texts import language_of, say
 from adjourn.nodes.tool_errors import ToolError
 
 if TYPE_CHECKING:
-    from adjourn.graph.runner import Runner
+    from adjourn.graph.owning import Owning
 
 CALL_SHOWN = 120  # characters of a call's id in the id of its specialist's thread
 
@@ -36,13 +36,13 @@ CALL_SHOWN = 120  # characters of a call's id in the id of its specialist's thre
 class Family:
     """The specialists of one runner's graph, each with a runner of its own over the same store."""
 
-    def __init__(self, runner: "Runner") -> None:
+    def __init__(self, runner: "Owning") -> None:
         self._runner = runner
         self.database = runner.database
         self.specialists: Specialists | None = specialists_of(runner.graph)
-        self._runners: dict[str, Runner] = {}
+        self._runners: dict[str, Owning] = {}
 
-    def runner(self, name: str) -> "Runner":
+    def runner(self, name: str) -> "Owning":
         """The runner of a specialist. Raises `KeyError` for a name that there is none of."""
         if self.specialists is None:
             raise KeyError(name)
@@ -50,7 +50,7 @@ class Family:
             self._runners[name] = self._runner.like(self.specialists.graphs[name])
         return self._runners[name]
 
-    def at(self, run: RunRow, path: str) -> "Runner":
+    def at(self, run: RunRow, path: str) -> "Owning":
         """The runner of a run of this family; `path` is its own. Raises `WrongGraph` where the app has none such."""
         runner = self._runner
         try:
@@ -60,7 +60,7 @@ class Family:
             raise WrongGraph(run.id, path, self._runner.name) from None
         return runner
 
-    def runners(self) -> Sequence["Runner"]:
+    def runners(self) -> Sequence["Owning"]:
         """Those that were used so far."""
         return list(self._runners.values())
 
@@ -106,7 +106,7 @@ class Working:
         working.add_done_callback(self._tasks.discard)
         return _result(await working, specialist)
 
-    def _new(self, runner: "Runner", name: str, task: str, step: int, call_id: str) -> RunRow:
+    def _new(self, runner: "Owning", name: str, task: str, step: int, call_id: str) -> RunRow:
         parent = self._run
         run = starts.new_run(
             task,
@@ -129,7 +129,7 @@ class Working:
             text = say("delegation.too_many", language_of(self._run.input), limit=most)
             raise ToolError(text, code=ErrorCode.TOO_MANY_CALLS)
 
-    async def _waits(self, runner: "Runner", run_id: str) -> bool:
+    async def _waits(self, runner: "Owning", run_id: str) -> bool:
         rows = await runner.database.aread(
             lambda c: family.read_interrupts(c, run_id, state=InterruptState.OPEN)
         )
@@ -159,7 +159,7 @@ _AGAIN: Mapping[str, RunEvent] = {
 }
 
 
-def _beginning(runner: "Runner", row: RunRow, known: RunRow | None) -> Any:
+def _beginning(runner: "Owning", row: RunRow, known: RunRow | None) -> Any:
     def begin(connection: Connection) -> Begun:
         if known is None:
             told = starts.store(connection, row, runner.masker)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import family, journal, leases, settling
+from adjourn.checkpoints import family, flow_rows, journal, leases, settling
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.events import Event, RunFinished
 from adjourn.checkpoints.lifecycle import (
@@ -63,6 +63,7 @@ def close_waiting(
     ended = RunFinished(
         run_id=run.id, path=run.path, step=run.steps, status=status.value, stop_reason=reason.value
     )
+    flow_rows.stop(connection, run.id, reason.value, at=now())
     journal.leave_waiting(connection, run.id, event, reason)
     journal.write_audit(connection, run.id, reason.value, by=by)
     return [*told, *journal.append_events(connection, run.id, [*facts, ended])]

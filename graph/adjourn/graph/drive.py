@@ -111,7 +111,7 @@ class Drive:
     async def _pass(self) -> None:
         """Let the graph go on once, and write down how it ended."""
         run = self._run
-        written = RunLog(self._database, run, Before(), self._listener, self._masker, self._keyring)
+        written = RunLog(self._database, run, Before(), self._listener, self._masker, keyring=self._keyring)
         try:
             written.learn(await self._database.aread(lambda connection: Before.read(connection, run)))
             await self._conclude(written, await self._invoke(written))

@@ -23,6 +23,7 @@ from adjourn.checkpoints.records import CallRow, RunRow
 from adjourn.graph import starts
 from adjourn.graph.run_log import Before, RunLog, row_id
 from adjourn.nodes.calls import Call, Question, is_final
+from adjourn.nodes.flow_state import nothing_spent
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.observations import failure
 from adjourn.nodes.questions import question_id
@@ -84,7 +85,7 @@ class Forker:
         run = replace(run, forked_from=original.id, forked_at=wanted.checkpoint_id, steps=step)
         journal.insert_run(connection, run)
         _note(connection, original, run, repeats)
-        log = RunLog(self.database, run, Before(), lambda _: None, self.masker, self.keyring)
+        log = RunLog(self.database, run, Before(), lambda _: None, self.masker, keyring=self.keyring)
         ledger = journal.read_calls(connection, original.id, step=state.get("step", 0))
         if wanted.message is not None:
             copied.go_on_with({"run_id": "", "messages": _closed(original, state, ledger, log)})
@@ -161,7 +162,7 @@ def _renamed(original: RunRow, run: RunRow, state: State) -> dict[str, Any]:
     if "calls" in state:
         changes["calls"] = [_forked(run, state.get("step", 0), one) for one in state["calls"]]
     if state.get("flow", {}).get("run_id") == original.id:
-        changes["flow"] = {**state["flow"], "run_id": run.id}
+        changes["flow"] = {**state["flow"], "run_id": run.id, "spent": nothing_spent()}
     if "counters" in state:
         changes["counters"] = {name: one for name, one in state["counters"].items() if name not in _SPENT}
     return changes

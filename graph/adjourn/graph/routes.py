@@ -47,7 +47,7 @@ SERIAL_START: Node = "flow"
 SERIAL: Routes = {
     "flow": {"model": "model", "tools": "tools", "finish": "finish"},
     "model": {"tools": "tools", "model": "model", "finish": "flow"},
-    "tools": {"tools": "tools", "ask": "ask", "model": "flow", "finish": "finish"},
+    "tools": {"tools": "tools", "ask": "ask", "model": "flow", "finish": "flow"},
     "ask": {"tools": "tools"},
     "finish": {},
 }

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from adjourn.checkpoints import flow_rows, journal, leases
 from adjourn.checkpoints.database import Database, format_time, later, now
-from adjourn.checkpoints.events import Event, TextDiscarded, ToolResult
+from adjourn.checkpoints.events import Event, StepStarted, TextDiscarded, ToolResult
 from adjourn.checkpoints.flow_rows import FlowStepRow
 from adjourn.checkpoints.hooks import Held
 from adjourn.checkpoints.lifecycle import CallState, ErrorCode, InterruptState, RunEvent, StopReason
@@ -65,6 +65,7 @@ class RunLog:
         before: Before,
         listener: Listener,
         masker: Masker,
+        *,
         keyring: Keyring | None = None,
     ) -> None:
         self.run = run
@@ -83,6 +84,7 @@ class RunLog:
         self._early: dict[int, Event] = {}  # committed, waiting for a lower number that is on its way
         self._entered: dict[tuple[int, str], tuple[datetime, int]] = {}  # reads: since when, which attempt
         self._next = 1
+        self._begun: set[str] = set()  # keys of the steps that were said to begin: a flow may come to one twice
         self.learn(before)
 
     def learn(self, before: Before) -> None:
@@ -343,11 +345,12 @@ class RunLog:
 
     def _append(self, connection: Connection, facts: Sequence[Event]) -> list[Event]:
         """Store what was not told before this owner came: a step that runs again tells nothing twice (C-65)."""
-        fresh = [fact for fact in facts if fact.key not in self._before.told]
+        fresh = [fact for fact in facts if fact.key not in self._before.told and fact.key not in self._begun]
         return journal.append_events(connection, self.run.id, fresh, fence=self.fence)
 
     def _tell(self, events: Sequence[Event]) -> None:
         self._early.update({event.number or 0: event for event in events})
+        self._begun |= {event.key for event in events if isinstance(event, StepStarted)}
         while self._next in self._early:
             self._listener(self._early.pop(self._next))
             self._next += 1
@@ -492,4 +495,3 @@ def tool_result(
 def _code_of(observation: str | None) -> str | None:
     code = json.loads(observation).get("errorCode") if observation else None
     return ErrorCode(code).value if code else None
-

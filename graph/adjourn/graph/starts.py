@@ -55,6 +55,7 @@ def new_run(
     signature: str,
     owner: str,
     lease_s: float,
+    priority: int = 0,
 ) -> RunRow:
     """The row of a run that is about to start, owned by `owner`. Raises `UsageError` for an empty message."""
     if not isinstance(message, str) or not message.strip():
@@ -77,6 +78,7 @@ def new_run(
         lease_owner=owner,
         lease_until=lease_end(lease_s),
         fence=1,
+        priority=priority,
         created_at=at,
         updated_at=at,
     )

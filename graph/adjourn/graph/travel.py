@@ -1,60 +1,30 @@
 """What `Runner` does with the past: list a run's checkpoints, fork from one, go on from a history alone."""
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection
 
 from adjourn.checkpoints import journal
 from adjourn.checkpoints.codec import Codec
-from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.forking import seed_thread
 from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.checkpoints.records import RunRow
 from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.graph import starts
+from adjourn.graph.answering import Answering
 from adjourn.graph.forks import Forker, Wanted
 from adjourn.graph.histories import Given, begin_with
 from adjourn.graph.past import Past, RunCheckpoint
-from adjourn.graph.react import Graph
 from adjourn.graph.run import Run
 from adjourn.graph.run_log import Listener
 from adjourn.graph.starts import Begun
-from adjourn.nodes.masking import Masker
-from adjourn.nodes.sealing import Keyring
-from adjourn.nodes.tool import Tool
 
 T = TypeVar("T")
 
 
-class TimeTravel:
-    """A part of `Runner`, which brings what is declared here."""
-
-    database: Database
-    graph: Graph
-    name: str
-    tools: Mapping[str, Tool]
-    masker: Masker
-    owner: str
-    lease_s: float
-    signature: str
-
-    @property
-    def keyring(self) -> Keyring:
-        """What seals secrets, and keys digests."""
-        raise NotImplementedError
-
-    async def _mine(self, run_id: str) -> RunRow:
-        raise NotImplementedError
-
-    async def _own(self, begin: Callable[[Connection], Begun], on_event: Listener | None) -> Run:
-        raise NotImplementedError
-
-    async def recover(self, run_id: str, *, by: str | None = None, on_event: Listener | None = None) -> Run:
-        raise NotImplementedError
-
-    def _sync(self, work: Coroutine[Any, Any, T]) -> T:
-        raise NotImplementedError
+class TimeTravel(Answering):
+    """A part of `Runner`."""
 
     async def history(
         self, run_id: str, *, limit: int | None = 20, before: str | None = None

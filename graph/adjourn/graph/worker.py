@@ -2,7 +2,8 @@
 
 Which these are is told by the table of runs: those that were accepted by a detached runner, handed back, or lost by
 a process that died, and those whose questions have all expired. Any number of workers may look at once: a run is
-claimed by one of them, and what is found twice does no harm.
+claimed by one of them, and what is found twice does no harm. On PostgreSQL a worker is woken by the commit that leaves
+a run to it; everywhere it looks from time to time, and that is what it relies on.
 """
 
 import asyncio
@@ -14,14 +15,17 @@ from sqlalchemy import Connection
 
 from adjourn.checkpoints import journal, leases
 from adjourn.checkpoints.database import now
-from adjourn.checkpoints.errors import NotResumable, RunBusy, StoreError
+from adjourn.checkpoints.doorbell import listen
+from adjourn.checkpoints.errors import NotResumable, RunBusy
 from adjourn.checkpoints.events import RunFailed
 from adjourn.checkpoints.lifecycle import RunEvent
+from adjourn.checkpoints.records import RunRow
 from adjourn.graph.run import Run
 from adjourn.graph.runner import Runner
 
 log = logging.getLogger("adjourn.worker")
 
+LEASE_S = 8.0  # a dead worker's runs go on within ten seconds; missed by one that cannot renew for five
 CONCURRENCY = 8  # runs at once: they mostly wait for models
 POLL_S = 0.5  # between two looks when nothing is to be done: a small read on an index
 EXPIRE_S = 5.0  # between two looks for questions whose time has passed
@@ -32,13 +36,22 @@ DRAIN_S = 30.0  # a step in hand may take as long as a model call
 
 
 class Worker:
-    """Drives runs of one runner's graph. `taken` counts them."""
+    """Drives runs of one runner's graph. `taken` counts them.
+
+    - `concurrency`: runs that it drives at once.
+    - `most_per_person`: runs of one person (`started_by`) that all workers together drive at once; two of them that look
+      in the same moment may pass it by one for a moment. None: no limit.
+    - `poll_s`: seconds between two looks when nothing is to be done.
+    - `max_deaths`: a run that loses so many owners by their death, one after the other, is `failed`.
+    - `drain_s`: seconds that the steps in hand may take at its end.
+    """
 
     def __init__(
         self,
         runner: Runner,
         *,
         concurrency: int = CONCURRENCY,
+        most_per_person: int | None = None,
         poll_s: float = POLL_S,
         max_deaths: int = MAX_DEATHS,
         drain_s: float = DRAIN_S,
@@ -46,10 +59,12 @@ class Worker:
         self.runner = runner
         self.taken = 0
         self._concurrency = concurrency
+        self._most_per_person = most_per_person
         self._poll_s = poll_s
         self._max_deaths = max_deaths
         self._drain_s = drain_s
         self._driving: dict[str, asyncio.Task[Run]] = {}
+        self._bell = asyncio.Event()
 
     @property
     def driving(self) -> int:
@@ -61,44 +76,59 @@ class Worker:
 
         Gives the ids of runs that still worked after `drain_s` seconds: they are left to their leases.
         """
-        stopping = asyncio.create_task(stop.wait())
-        expiring = asyncio.create_task(self._expire())
+        beside = [
+            asyncio.create_task(one)
+            for one in (_then(stop, self._bell), self._expire(), listen(self.runner.database, self._bell.set))
+        ]
         try:
             while not stop.is_set():
+                self._bell.clear()
                 found = await self._look()
-                pause = 0.0 if found and self.driving < self._concurrency else self._poll_s
-                await asyncio.wait(
-                    {stopping, *self._driving.values()} if self.driving >= self._concurrency else {stopping},
-                    timeout=None if self.driving >= self._concurrency else pause,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
+                full = self.driving >= self._concurrency
+                if full or not found:
+                    await self._wait(None if full else self._poll_s)
         finally:
-            expiring.cancel()
-            stopping.cancel()
-            await asyncio.wait({stopping, expiring})
+            for task in beside:
+                task.cancel()
+            await asyncio.wait(beside)
         left = await self.runner.drain(self._drain_s)
         if self._driving and not left:
             await asyncio.wait(self._driving.values(), timeout=self._drain_s)
         return left
+
+    async def _wait(self, timeout_s: float | None) -> None:
+        """Until there may be something to do, or after `timeout_s`; None: no limit."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._bell.wait()
+        except TimeoutError:
+            pass
 
     async def _look(self) -> bool:
         """Take what nobody drives, as much as there is room for. Whether anything was found."""
         room = self._concurrency - self.driving
         if room <= 0:
             return True
-        graph, database = self.runner.name, self.runner.database
         try:
-            free = await database.aread(partial(leases.unowned, graph=graph, limit=room + self.driving))
-        except StoreError as error:  # a database that is away for a moment
+            free = await self._free(room + self.driving)
+            todo = [one for one in free if one.id not in self._driving][:room]
+            for one in todo:
+                died = one.deaths + (one.lease_owner is not None)  # the last death is counted by who takes over
+                if died >= self._max_deaths:
+                    owner = self.runner.owner
+                    await self.runner.database.awrite(partial(give_up, run_id=one.id, owner=owner))
+                else:
+                    self._take(one.id)
+        except Exception as error:  # a database that is away for a moment
             log.warning("runs could not be looked for: %s", error)
             return False
-        todo = [one for one in free if one.id not in self._driving][:room]
-        for one in todo:
-            if one.deaths >= self._max_deaths:
-                await database.awrite(partial(give_up, run_id=one.id, owner=self.runner.owner))
-            else:
-                self._take(one.id)
         return bool(todo)
+
+    async def _free(self, limit: int) -> Sequence[RunRow]:
+        read = partial(
+            leases.unowned, graph=self.runner.name, limit=limit, most_per_person=self._most_per_person
+        )
+        return await self.runner.database.aread(read)
 
     async def _expire(self) -> None:
         while True:
@@ -116,6 +146,8 @@ class Worker:
         task.add_done_callback(partial(self._ended, run_id))
 
     def _ended(self, run_id: str, task: "asyncio.Task[Run]") -> None:
+        if self.driving == self._concurrency or self._most_per_person:  # there was no room, or not for some
+            self._bell.set()
         del self._driving[run_id]
         if task.cancelled():
             return
@@ -127,6 +159,11 @@ class Worker:
             log.warning("run %s: %s: %s", run_id, type(error).__name__, error)
 
 
+async def _then(stop: asyncio.Event, bell: asyncio.Event) -> None:
+    await stop.wait()
+    bell.set()
+
+
 def give_up(connection: Connection, *, run_id: str, owner: str) -> None:
     """End a run as failed whose owners die one after the other; a person may try it again (`adjourn resume`)."""
     try:
@@ -134,7 +171,7 @@ def give_up(connection: Connection, *, run_id: str, owner: str) -> None:
     except (RunBusy, NotResumable):
         return
     run = journal.read_run(connection, run_id)
-    message = f"{run.deaths - 1} processes died while they drove it; look at what it does, then try it again"
+    message = f"{run.deaths} processes died while they drove it; look at what it does, then try it again"
     told = RunFailed(
         run_id=run_id,
         path=run.path,

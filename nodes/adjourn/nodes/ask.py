@@ -47,8 +47,8 @@ class AskNode:
         }
 
     def _answered(self, call: Call, answers: dict[str, dict[str, Any]], language: str) -> Call:
-        if "question" not in call:
-            return call
+        if call["state"] != CallState.WAITING or "question" not in call:
+            return call  # one that would have been asked about may have been passed over since
         if call["question"]["type"] == DELEGATED:  # its specialist was answered; it goes on with the call
             again: Call = {**call, "state": CallState.PLANNED.value}
             del again["question"]

@@ -8,11 +8,11 @@ to and written down like those of a model.
 import copy
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 
 from adjourn.checkpoints.database import now
@@ -20,8 +20,8 @@ from adjourn.checkpoints.events import Message, StepStarted, ToolCall
 from adjourn.checkpoints.lifecycle import CallState, Effect, FlowStepState, StopReason
 from adjourn.nodes.assembly import AssembledCall, Turn, canonical
 from adjourn.nodes.calls import Call
-from adjourn.nodes.counters import counters_of
-from adjourn.nodes.flow_state import FlowState, StepMove, flow_of
+from adjourn.nodes.counters import Counters, counters_of, kept
+from adjourn.nodes.flow_state import Brought, FlowState, StepMove, flow_of
 from adjourn.nodes.flow_table import (
     RETRY,
     STOP,
@@ -34,28 +34,26 @@ from adjourn.nodes.flow_table import (
     ToolStep,
 )
 from adjourn.nodes.foreign import as_tool
-from adjourn.nodes.guards import Limits
+from adjourn.nodes.guards import Limits, Standing, stop_reason
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.model import ModelNode
 from adjourn.nodes.planning import Planner
 from adjourn.nodes.questions import params_required
 from adjourn.nodes.run_context import RunContext, StepFacts, run_context
-from adjourn.nodes.state import RunState, last_assistant
+from adjourn.nodes.standing import standing_of
+from adjourn.nodes.state import FRESH, RunState, last_assistant
 from adjourn.nodes.stored_form import assistant_message
 from adjourn.nodes.texts import say
 from adjourn.nodes.tool import Tool, tool
+from adjourn.nodes.tool_search import MOST, find_tool
 
 MODEL = "flow"  # stands in `steps.model` where no model was asked
 ASK_PERSON = "ask_person"
 
-# A run that ends for one of these ends, whatever the step says about failures.
-_ENDS_ALL = (
-    StopReason.CANCELLED,
-    StopReason.TIMEOUT,
-    StopReason.BUDGET_SPENT,
-    StopReason.LOOP_DETECTED,
-    StopReason.PROTOCOL_ERROR,
-)
+# A run that ends for one of these ends, whatever the step says about failures: there is no time or money to undo.
+_ENDS_ALL = (StopReason.CANCELLED, StopReason.TIMEOUT, StopReason.BUDGET_SPENT)
+# The step in hand fails; where it just stops, these are why the run ended.
+_ENDS_STEP = (StopReason.LOOP_DETECTED, StopReason.PROTOCOL_ERROR)
 _RAN_BADLY = (
     CallState.FAILED,
     CallState.UNKNOWN,
@@ -75,10 +73,10 @@ def ask_person(question: str, answer: str = "") -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How the step in hand ended. `data` is its result, `why` the reason where it did not succeed."""
+    """How the step in hand ended. `result` is where its result stands, `why` the reason where it did not succeed."""
 
     state: FlowStepState
-    data: Any = None
+    result: Brought = field(default_factory=Brought)
     why: str = ""
     may_retry: bool = True
 
@@ -99,15 +97,29 @@ class FlowNode:
         self.own: dict[str, Tool] = {}  # step -> what stands for its function or approval
         self.of_step: dict[str, Sequence[Tool]] = {}  # step -> what the model is shown
         made: dict[int, Tool] = {}
+
+        def known(one: Any) -> Tool:  # several steps may have the same one
+            return made[id(one)] if id(one) in made else made.setdefault(id(one), as_tool(one))
+
         for name, step in table.steps.items():
             if isinstance(step, FunctionStep):
-                self.own[name] = made.setdefault(id(step.function), as_tool(step.function))
+                self.own[name] = known(step.function)
             elif isinstance(step, ApprovalStep):
                 self.own[name] = _approval(step)
             elif isinstance(step, ToolStep):
-                self.of_step[name] = [as_tool(step.tool)]
+                self.of_step[name] = [known(step.tool)]
             elif isinstance(step, LoopStep):
-                self.of_step[name] = [as_tool(one) for one in step.tools]
+                self.of_step[name] = [known(one) for one in step.tools]
+        self._searched()
+
+    def _searched(self) -> None:
+        """A free loop with many tools finds them by a search; each finds its own alone (C-89)."""
+        many = [name for name, tools in self.of_step.items() if len(tools) > MOST]
+        if not many:
+            return
+        search = find_tool(one for name in many for one in self.of_step[name])
+        for name in many:
+            self.of_step[name] = [search, *self.of_step[name]]
 
     @property
     def tools(self) -> list[Tool]:
@@ -119,23 +131,35 @@ class FlowNode:
         return list({id(one): one for one in [*all_of_them, *([ask_person] if asks else [])]}.values())
 
     async def __call__(self, state: RunState, config: RunnableConfig) -> RunState:
-        return _Advance(self, state, run_context(config)).go()
+        run, counters = run_context(config), counters_of(state)
+        run.clock.at_least(counters["active_ms"])
+        standing = await standing_of(counters, 0, run, self._counting())
+        return _Advance(self, state, run, standing).go()
+
+    def _counting(self) -> Limits:
+        """Limits that count what child runs spend, where any do."""
+        loops = [one.limits for one in self.table.steps.values() if isinstance(one, LoopStep)]
+        return next((one for one in loops if one.counts_children()), self.limits)
 
 
 class _Advance:
     """One turn of the flow. `flow` is a copy that is changed here and returned."""
 
-    def __init__(self, node: FlowNode, state: RunState, run: RunContext) -> None:
+    def __init__(self, node: FlowNode, state: RunState, run: RunContext, standing: Standing) -> None:
         self.node = node
         self.table = node.table
         self.state = state
         self.run = run
+        self.standing = standing
         self.flow: FlowState = flow_of(state)
         self.language = state.get("language", "en")
         self.moves: list[StepMove] = []
         self.came_from_model = state.get("outcome") == "finish"
         stopped = state.get("stop_reason")
         self.reason = StopReason(stopped) if stopped else None
+        self.counters: Counters | None = None  # where the step changes them
+        self.anew = False  # the log of calls begins again
+        self.brought: dict[str, Any] = {}  # the results, once somebody asked for them
 
     def go(self) -> RunState:
         """What the node writes."""
@@ -143,6 +167,10 @@ class _Advance:
         if self.flow["at"] is None and not self.moves:
             return result  # cancelled before it began
         self.run.ledger.flow(self.moves)
+        if self.counters is not None:
+            result["counters"] = kept(self.counters)
+        if self.anew:
+            result["tried"] = FRESH["tried"]
         return {**result, "flow": self.flow}
 
     def _gone(self) -> RunState:
@@ -171,22 +199,32 @@ class _Advance:
 
     def _how_it_ended(self, step: Step) -> Ended | None:
         """None: the model goes on with the step."""
+        mine = self._mine(step)
+        succeeded = [one for one in mine if one["state"] == CallState.OK]
+        if succeeded:
+            return Ended(FlowStepState.DONE, {"message": str(self._told(succeeded[-1]).id)})
+        bad = [one for one in mine if CallState(one["state"]) in _RAN_BADLY]
+        if bad:
+            retry = bad[-1]["state"] in (CallState.FAILED, CallState.DENIED)
+            return Ended(FlowStepState.FAILED, why=self._message_of(bad[-1]), may_retry=retry)
         if self.came_from_model:
             return self._without_call(step)
         if isinstance(step, LoopStep):
             return None
-        calls = [one for one in self.state["calls"] if one["name"] in self._names(step)]
-        succeeded = [one for one in calls if one["state"] == CallState.OK]
-        if succeeded:
-            return Ended(FlowStepState.DONE, self._data_of(succeeded[-1]))
-        bad = [one for one in calls if CallState(one["state"]) in _RAN_BADLY]
-        if bad:
-            retry = bad[-1]["state"] in (CallState.FAILED, CallState.DENIED)
-            return Ended(FlowStepState.FAILED, why=self._message_of(bad[-1]), may_retry=retry)
         if isinstance(step, ToolStep) and self.flow["turns"] < step.tries:
             return None
-        why = self._message_of(calls[-1]) if calls else say("flow.no_call", self.language)
+        why = self._message_of(mine[-1]) if mine else say("flow.no_call", self.language)
         return Ended(FlowStepState.FAILED, why=why)
+
+    def _mine(self, step: Step) -> list[Call]:
+        """The newest calls, where they are those of the step in hand. A free loop does not end by a call."""
+        if isinstance(step, LoopStep) or self._newest_said() == self.flow["said"]:
+            return []
+        return [one for one in self.state["calls"] if one["name"] in self._names(step)]
+
+    def _newest_said(self) -> str:
+        said = (str(one.id) for one in reversed(self.state["messages"]) if isinstance(one, AIMessage))
+        return next(said, "")
 
     def _without_call(self, step: Step) -> Ended | None:
         """The model's turn held no call, or a limit stopped it."""
@@ -194,7 +232,7 @@ class _Advance:
             word = self.reason.value if self.reason else StopReason.CANCELLED.value
             return Ended(FlowStepState.FAILED, why=word)
         if isinstance(step, LoopStep):
-            return Ended(FlowStepState.DONE, str(last_assistant(self.state["messages"]).text))
+            return Ended(FlowStepState.DONE, {"message": str(last_assistant(self.state["messages"]).id)})
         if isinstance(step, ToolStep) and step.without_call == "ask" and self.flow["turns"] < step.tries:
             return None
         return Ended(FlowStepState.STOPPED, why=say("flow.no_call", self.language))
@@ -203,18 +241,28 @@ class _Advance:
         own = self.node.own.get(step.name)
         return {own.name} if own is not None else {one.name for one in self.node.of_step[step.name]}
 
-    def _observation_of(self, call: Call) -> Mapping[str, Any]:
-        for message in reversed(self.state["messages"]):
-            if isinstance(message, ToolMessage) and message.tool_call_id == call["id"]:
-                told = json.loads(str(message.text))
-                return told if isinstance(told, dict) else {}
-        return {}
+    def _told(self, call: Call) -> ToolMessage:
+        found = (
+            one
+            for one in reversed(self.state["messages"])
+            if isinstance(one, ToolMessage) and one.tool_call_id == call["id"]
+        )
+        return next(found)
 
-    def _data_of(self, call: Call) -> Any:
-        return self._observation_of(call).get("data")
+    @property
+    def results(self) -> Mapping[str, Any]:
+        """What each step that is done brought."""
+        if not self.brought and self.flow["results"]:
+            by_id = {one.id: one for one in self.state["messages"]}
+            self.brought = {name: _result(one, by_id) for name, one in self.flow["results"].items()}
+        return self.brought
+
+    def _done_with(self, name: str, result: Brought) -> None:
+        self._move(name, FlowStepState.DONE)
+        self.flow["results"][name], self.brought = result, {}
 
     def _message_of(self, call: Call) -> str:
-        return str(self._observation_of(call).get("message", call["state"]))
+        return str(_observation(self._told(call)).get("message", call["state"]))
 
     # -- where the flow goes
 
@@ -223,13 +271,22 @@ class _Advance:
             self._move(at, FlowStepState.STOPPED, ended.why)
             return self._finish(StopReason.ANSWERED)  # the model's own words
         if ended.state is FlowStepState.DONE:
-            self._move(at, FlowStepState.DONE)
-            self.flow["results"][at] = ended.data
+            self._done_with(at, ended.result)
+            if self.reason in _ENDS_ALL:  # the limit was reached as it ended
+                return self._finish(self.reason)
             return self._undone() if self.flow["failed"] is not None else self._next_of(at)
-        if self.reason in _ENDS_ALL:
+        step = self.table.steps[at]
+        ends = self.reason in _ENDS_ALL and not self._own_limit(step)
+        if self.reason and (ends or (self.reason in _ENDS_STEP and step.on_failure == STOP)):
             self._move(at, FlowStepState.STOPPED, ended.why)
             return self._finish(self.reason)
         return self._failed(at, ended)
+
+    def _own_limit(self, step: Step) -> bool:
+        """Whether a free loop was stopped by a limit of its own, and none of the whole flow's is reached."""
+        whole = replace(self.node.limits, max_steps=UNBOUNDED)
+        cancelled = self.reason is StopReason.CANCELLED
+        return isinstance(step, LoopStep) and not cancelled and stop_reason(self.standing, whole) not in _ENDS_ALL
 
     def _failed(self, at: str, ended: Ended) -> RunState:
         step = self.table.steps[at]
@@ -263,12 +320,12 @@ class _Advance:
             name = after.pop(0)
             step = self.table.steps[name]
             try:
-                if step.when is not None and not step.when(self.flow["results"]):
+                if step.when is not None and not step.when(self.results):
                     self._move(name, FlowStepState.SKIPPED)
                     continue
                 if not isinstance(step, BranchStep):
                     return self._begin(name)
-                chosen = step.choose(self.flow["results"])
+                chosen = step.choose(self.results)
                 if chosen not in step.to:
                     raise ValueError(f"it chose {chosen!r}, which is none of {', '.join(step.to)}")
             except Exception as error:  # the author's function; the flow must not go on as if it had said yes
@@ -276,8 +333,7 @@ class _Advance:
                     name, Ended(FlowStepState.FAILED, why=self._public(error), may_retry=False)
                 )
             self._move(name, FlowStepState.RUNNING)
-            self._move(name, FlowStepState.DONE)
-            self.flow["results"][name] = chosen
+            self._done_with(name, {"text": chosen})
             passed, after = after[: after.index(chosen)], after[after.index(chosen) :]
             for one in passed:
                 self._move(one, FlowStepState.SKIPPED)
@@ -298,7 +354,10 @@ class _Advance:
         flow = self.flow
         flow["at"], flow["turns"], flow["began"] = name, 0, self.state.get("step", 0)
         flow["tries"] = flow["tries"] + 1 if again else 0
+        flow["said"], at = self._newest_said(), self.standing
+        flow["spent"] = {"active_s": at.active_s, "wall_s": at.wall_s, "tokens": at.tokens, "cost": at.cost}
         self._move(name, FlowStepState.RUNNING)
+        self._fresh_guards()
         return self._go_on(self.table.steps[name])
 
     def _go_on(self, step: Step) -> RunState:
@@ -312,9 +371,19 @@ class _Advance:
             return self._call(ask_person, {"question": str(last_assistant(self.state["messages"]).text)})
         return self._ask_model(self._instruction(step))
 
+    def _fresh_guards(self) -> None:
+        """A step is there because the table says so: what earlier ones called, or failed at, counts against it not."""
+        counters = self._changed()
+        counters["fails_in_row"], counters["failing"], counters["protocol_errors"] = 0, {}, 0
+        counters["since"], counters["looped"], self.anew = 0, False, True
+
+    def _changed(self) -> Counters:
+        self.counters = self.counters or counters_of(self.state)
+        return self.counters
+
     def _approval(self, step: ApprovalStep) -> RunState:
         try:
-            asked = step.question(self.flow["results"]) if callable(step.question) else step.question
+            asked = step.question(self.results) if callable(step.question) else step.question
         except Exception as error:
             return self._failed(
                 step.name, Ended(FlowStepState.FAILED, why=self._public(error), may_retry=False)
@@ -323,7 +392,7 @@ class _Advance:
 
     def _arguments(self, own: Tool) -> dict[str, Any]:
         """The results of the steps that its parameters are named after."""
-        known = {**self.flow["results"], "message": self._message()}
+        known = {**self.results, "message": self._message()}
         return {name: known[name] for name in own.schema["properties"] if name in known}
 
     def _message(self) -> str:
@@ -349,15 +418,13 @@ class _Advance:
         self.flow["turns"] += 1
         self.flow["asked"] += 1
         self._announce()
-        return {"outcome": "model", "note": note, "stop_reason": None, **self._unwrapped()}
+        self._unwrap()
+        return {"outcome": "model", "note": note, "stop_reason": None}
 
-    def _unwrapped(self) -> RunState:
+    def _unwrap(self) -> None:
         """A loop's last word is not the run's."""
-        counters = counters_of(self.state)
-        if not counters["wrapped_up"]:
-            return {}
-        counters["wrapped_up"] = False
-        return {"counters": counters}
+        if counters_of(self.state)["wrapped_up"]:
+            self._changed()["wrapped_up"] = False
 
     def _announce(self) -> None:
         """A step begins; the first one and those that follow tools were announced already."""
@@ -368,6 +435,7 @@ class _Advance:
     def _call(self, own: Tool, arguments: dict[str, Any]) -> RunState:
         """A call of the runtime's own, in a message of its own."""
         self._announce()
+        self._unwrap()
         step, message_id = self.state.get("step", 0) + 1, f"msg_{uuid4().hex}"
         sent = AssembledCall(
             position=0,
@@ -394,7 +462,6 @@ class _Advance:
             "calls": calls,
             "outcome": "tools",
             "stop_reason": None,
-            **self._unwrapped(),
         }
 
     def _write(self, step: int, message_id: str, calls: list[Call]) -> None:
@@ -447,9 +514,21 @@ class _Advance:
                 text=text,
             )
         )
-        counters = counters_of(self.state)
-        counters["wrapped_up"] = True
-        return {**result, "messages": [message], "counters": counters}
+        self._changed()["wrapped_up"] = True
+        return {**result, "messages": [message]}
+
+
+def _observation(message: AnyMessage | None) -> Mapping[str, Any]:
+    told = json.loads(str(message.text)) if message is not None else None
+    return told if isinstance(told, dict) else {}
+
+
+def _result(brought: Brought, by_id: Mapping[str | None, AnyMessage]) -> Any:
+    """What a step brought: of a free loop its words, else the data of its call."""
+    if "text" in brought:
+        return brought["text"]
+    message = by_id.get(brought["message"])
+    return str(message.text) if isinstance(message, AIMessage) else _observation(message).get("data")
 
 
 def _approval(step: ApprovalStep) -> Tool:
@@ -493,20 +572,21 @@ class FlowModel:
         whole = self.node.limits
         if not isinstance(step, LoopStep):
             return replace(whole, max_steps=UNBOUNDED)
-        own = step.limits
+        own, before = step.limits, flow["spent"]
         return replace(
             own,
             max_steps=flow["began"] + own.max_steps,
-            max_active_s=_least(own.max_active_s, whole.max_active_s),
-            max_wall_s=_least(own.max_wall_s, whole.max_wall_s),
-            max_total_tokens=_least(own.max_total_tokens, whole.max_total_tokens),
-            max_cost=_least(own.max_cost, whole.max_cost),
+            max_active_s=_least(own.max_active_s, before["active_s"], whole.max_active_s),
+            max_wall_s=_least(own.max_wall_s, before["wall_s"], whole.max_wall_s),
+            max_total_tokens=_least(own.max_total_tokens, before["tokens"], whole.max_total_tokens),
+            max_cost=_least(own.max_cost, before["cost"], whole.max_cost),
         )
 
 
 UNBOUNDED = 1_000_000  # the flow itself counts the model's turns
 
 
-def _least(one: Any, other: Any) -> Any:
-    """The lower of two limits; None is none."""
-    return min((value for value in (one, other) if value is not None), default=None)
+def _least(own: Any, before: Any, whole: Any) -> Any:
+    """The lower of a step's own limit, counted from its beginning, and that of the flow; None is none."""
+    counted = None if own is None else before + own
+    return min((value for value in (counted, whole) if value is not None), default=None)

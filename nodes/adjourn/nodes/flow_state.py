@@ -6,16 +6,39 @@ from typing import Any, TypedDict
 from adjourn.checkpoints.lifecycle import FlowStepState
 
 
+class Spent(TypedDict):
+    """What a run has spent: a free loop counts its own limits from where it began."""
+
+    active_s: float
+    wall_s: float
+    tokens: int
+    cost: float
+
+
+def nothing_spent() -> Spent:
+    """That of a run that begins."""
+    return {"active_s": 0.0, "wall_s": 0.0, "tokens": 0, "cost": 0.0}
+
+
+class Brought(TypedDict, total=False):
+    """The result of a step: it stands in a message, which is stored once, or it is a short text."""
+
+    message: str  # its id
+    text: str
+
+
 class FlowState(TypedDict):
     """One run's way through its flow. `at` None: no step has begun; `""`: the closing word is being asked for."""
 
     run_id: str
     at: str | None
     began: int  # model calls and steps of the flow before the step in hand
+    spent: Spent  # and what the run had spent by then
+    said: str  # id of the newest assistant message when the step in hand began
     turns: int  # model turns of the step in hand
     tries: int  # how often the step in hand was begun again
     asked: int  # model turns of the whole flow
-    results: dict[str, Any]  # what each step that is done brought
+    results: dict[str, Brought]  # where what each step that is done brought is found
     failed: str | None  # the step whose failure is being undone
     why: str  # and why it failed
 
@@ -26,6 +49,8 @@ def new_flow(run_id: str) -> FlowState:
         "run_id": run_id,
         "at": None,
         "began": 0,
+        "spent": nothing_spent(),
+        "said": "",
         "turns": 0,
         "tries": 0,
         "asked": 0,

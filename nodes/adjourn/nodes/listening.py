@@ -93,7 +93,7 @@ def _listening_class(kind: type[Any]) -> type[Any]:
         choices = plain.get("choices") or ()
         called = any((choice.get("message") or {}).get("tool_calls") for choice in choices)
         for choice in choices:
-            choice["message"] = _plain_calls(choice["message"])
+            choice["message"] = _plain_calls(choice.get("message") or {})
         result = kind._create_chat_result(self, plain if called else response, generation_info)
         for choice, generation in zip(choices, result.generations, strict=True):
             if calls := choice["message"].get("tool_calls"):

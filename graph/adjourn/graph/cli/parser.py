@@ -359,12 +359,18 @@ def worker(
     concurrency: Annotated[
         int, typer.Option("--concurrency", min=1, metavar="N", help="Runs that it drives at once.")
     ] = 8,
+    per_person: Annotated[
+        int | None,
+        typer.Option(
+            "--per-person", min=1, metavar="N", help="Runs of one person that all workers drive at once."
+        ),
+    ] = None,
     lease: Annotated[
         float,
         typer.Option(
             "--lease", min=0.5, metavar="SECONDS", help="After so long a run of a dead worker is taken over."
         ),
-    ] = 30.0,
+    ] = 8.0,
     drain: Annotated[
         float,
         typer.Option("--drain", min=0, metavar="SECONDS", help="How long it waits at its end for steps in hand."),
@@ -386,7 +392,12 @@ def worker(
 
     settings = settings_of(store, app, json, lang)
     return working.work(
-        settings, concurrency=concurrency, lease_s=lease, drain_s=drain, health_port=health_port
+        settings,
+        concurrency=concurrency,
+        most_per_person=per_person,
+        lease_s=lease,
+        drain_s=drain,
+        health_port=health_port,
     )
 
 

@@ -18,13 +18,19 @@ from adjourn.graph.worker import Worker
 
 
 def work(
-    settings: Settings, *, concurrency: int, lease_s: float, drain_s: float, health_port: int | None
+    settings: Settings,
+    *,
+    concurrency: int,
+    most_per_person: int | None,
+    lease_s: float,
+    drain_s: float,
+    health_port: int | None,
 ) -> int:
     """Work until SIGTERM or Ctrl-C; then hand the runs back. Gives the exit status: 0, or 4 when some still worked."""
     graph = load(settings.app)  # before the store: a wrong app makes no file
     _log_to_stderr()
     with opened(settings.store, create=True) as database, Runner(graph, database, lease_s=lease_s) as runner:
-        worker = Worker(runner, concurrency=concurrency, drain_s=drain_s)
+        worker = Worker(runner, concurrency=concurrency, most_per_person=most_per_person, drain_s=drain_s)
         left = asyncio.run(_until_told(Screen(settings), worker, health_port))
     return 4 if left else 0
 

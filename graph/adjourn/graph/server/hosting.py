@@ -15,8 +15,9 @@ from typing import Any
 from adjourn.checkpoints import leases
 from adjourn.checkpoints.errors import NotResumable, RunBusy
 from adjourn.checkpoints.records import RunRow
+from adjourn.graph.owning import OnBegun
 from adjourn.graph.run import Run
-from adjourn.graph.runner import OnBegun, Runner
+from adjourn.graph.runner import Runner
 from adjourn.graph.server.problems import Refused
 
 log = logging.getLogger("adjourn.server")

@@ -12,8 +12,9 @@ from starlette.responses import Response
 from adjourn.checkpoints import journal
 from adjourn.checkpoints.errors import NotAllowed, RunBusy, RunNotFound, UsageError
 from adjourn.checkpoints.records import RunRow
+from adjourn.graph.owning import OnBegun
 from adjourn.graph.run import Run
-from adjourn.graph.runner import Admit, OnBegun
+from adjourn.graph.runner import Admit
 from adjourn.graph.server.access import Caller
 from adjourn.graph.server.desk import (
     Desk,

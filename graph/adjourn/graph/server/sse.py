@@ -93,7 +93,7 @@ async def _until(closing: asyncio.Event, told: AsyncGenerator[Event]) -> AsyncGe
                 finally:
                     if not coming.done():
                         coming.cancel()
-                        with anyio.CancelScope():  # a listener that left: it must end all the same
+                        with anyio.CancelScope(shield=True):  # a listener that left: it must end all the same
                             await asyncio.wait({coming})
                 if coming.cancelled() or (event := coming.result()) is None:
                     return
