@@ -3,16 +3,31 @@
 import asyncio
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
-from adjourn.checkpoints.errors import AlreadyAnswered, UsageError, WrongGraph
-from adjourn.graph import Limits, Runner, Specialist, build_react, build_serial, build_supervisor
+from adjourn.checkpoints import journal, leases
+from adjourn.checkpoints.errors import AlreadyAnswered, LeaseLost, UsageError, WrongGraph
+from adjourn.checkpoints.lifecycle import RunEvent
+from adjourn.graph import (
+    Limits,
+    Runner,
+    Specialist,
+    build_react,
+    build_serial,
+    build_supervisor,
+    children,
+    starts,
+)
+from adjourn.graph.children import Working
 from adjourn.graph.cli import main
 from adjourn.graph.drawing import drawing_of
 from adjourn.nodes import FunctionStep, ScriptedModel, ToolStep, approve, reject, tool
+from adjourn.nodes.delegation import Gate
 from adjourn.nodes.history import is_legal
 from adjourn.nodes.scripted import call, says
 
@@ -454,3 +469,93 @@ async def test_c79_c81_a_specialist_as_the_step_of_a_flow_and_as_an_ordinary_too
 def test_a_specialist_as_a_tool_needs_a_model_or_a_graph():
     with pytest.raises(UsageError, match="a model of its own"):
         Specialist(name="a", about="x").as_tool()
+
+
+async def test_c80_c81_tasks_of_one_turn_count_one_after_the_other(team):
+    many = says("", *(hand("search", f"t{n}", f"d{n}") for n in range(4)))
+    run = await team.runner(boss=[many, "done"], search=["ok"], max_delegations=2).start("go")
+    assert sorted(str(one.error_code) for one in run.calls) == ["None", "None", *["too_many_calls"] * 2]
+    assert len(await team.rows()) == 3
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_c90_who_lost_the_run_above_makes_no_child_and_takes_none(team, known):
+    runner = team.runner(boss=[says("", hand("search", "a")), "done"], search=["found"])
+    run = starts.new_run(
+        "go",
+        thread_id="t",
+        by=None,
+        run_id="run_p",
+        graph=runner.name,
+        signature=runner.signature,
+        owner="old",
+        lease_s=30,
+    )
+    await runner.database.awrite(lambda c: starts.store(c, run))
+    stale = Working(runner.family, run, lambda _: None, Gate())
+    below = children.child_id("run_p", 1, "d1")
+
+    def taken_over(connection):
+        leases.claim(connection, "run_p", RunEvent.RECOVER, owner="new", lease_s=30, at_once=True)
+        if known:  # the new owner has the child already
+            row = stale._new(runner.family.runner("search"), "search", "a", 1, "d1")
+            starts.store(connection, replace(row, lease_owner="new"))
+
+    await runner.database.awrite(taken_over)
+    with pytest.raises(LeaseLost):
+        await stale.work("search", "a", step=1, call_id="d1")
+    rows = [row for row in await team.rows() if row.id == below]
+    assert [(row.lease_owner, row.fence, row.status) for row in rows] == [("new", 1, "running")] * known
+
+
+async def test_c81_a_child_that_ended_meanwhile_is_looked_at_and_not_driven_again(team):
+    runner = team.runner(boss=[says("", hand("search", "a")), "done"], search=["found"])
+    run = await runner.start("go", run_id="run_q")
+    row = await runner.database.aread(lambda c: journal.read_run(c, run.id))
+    await runner.database.awrite(
+        lambda c: c.execute(text("UPDATE runs SET status = 'running', fence = 9 WHERE id = 'run_q'"))
+    )
+    again = Working(runner.family, replace(row, fence=9), lambda _: None, Gate())
+    assert await again.work("search", "a", step=1, call_id="d1") == {"specialist": "search", "answer": "found"}
+    assert len(team.models["search"].requests) == 1
+
+
+def test_c80_a_specialist_as_a_tool_and_another_of_that_name_are_refused(team):
+    model = ScriptedModel(turns=[])
+    other = Specialist(name="search", about="another one", model=model).as_tool()
+    with pytest.raises(UsageError, match="two specialists are called 'search'"):
+        build_supervisor(model, [Specialist(name="search", about="one")], [other])
+
+
+def test_c80_levels_of_specialists_as_tools_are_bounded_too():
+    one = Specialist(name="a", about="x", model=ScriptedModel(turns=[])).as_tool()
+    for _ in range(2):
+        graph = build_react(ScriptedModel(turns=[]), [one])
+        one = Specialist(name="a", about="x", graph=graph).as_tool()
+    with pytest.raises(UsageError, match="4 levels"):
+        Specialist(name="a", about="x", graph=build_react(ScriptedModel(turns=[]), [one])).as_tool()
+
+
+async def test_a_specialist_that_begins_while_the_process_goes_is_handed_back(team):
+    entered, go = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="write")
+    async def slow() -> str:
+        """Slow."""
+        entered.set()
+        await go.wait()
+        return "ok"
+
+    deep = ScriptedModel(turns=["deep done"], by_history=True)
+    boss = ScriptedModel(
+        turns=[says("", call("slow", {}, id="s"), hand("deep", "x")), "done"], by_history=True
+    )
+    graph = build_supervisor(boss, [Specialist(name="deep", about="x", model=deep)], [slow], name="team")
+    with Runner(graph, f"sqlite:///{team.folder}/d.db") as runner:
+        running = asyncio.create_task(runner.start("go"))
+        await entered.wait()
+        runner._draining = True  # as `drain` does first; the step in hand goes on
+        go.set()
+        runner.family.runner("deep")
+        assert runner.family.runner("deep")._draining
+        await running

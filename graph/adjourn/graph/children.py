@@ -7,7 +7,7 @@ rows, events and questions like any other run; its questions are shown with thos
 import asyncio
 import contextvars
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -90,17 +90,10 @@ class Working:
         """See `Children.work`."""
         runner = self._of.runner(specialist)
         row = self._new(runner, specialist, task, step, call_id)
-        known = await runner.database.aread(lambda connection: _find(connection, row.id))
-        if known is None:
-            await self._check_number()
-        elif known.status in (RunStatus.FINISHED, RunStatus.CANCELLED):
-            return _result(await runner.get(row.id), specialist)
-        elif known.status == RunStatus.INTERRUPTED and await self._waits(runner, row.id):
-            return _waits_for(row.id)
         # a context without LangGraph's ambient config: the child is a root run, whose interrupts come back as data
-        begin = _beginning(runner, row, known)
         working = asyncio.create_task(
-            runner.work_below(begin, self._listener, self.gate), context=contextvars.Context()
+            runner.work_below(self._beginning(runner, row), self._listener, self.gate),
+            context=contextvars.Context(),
         )
         self._tasks.add(working)
         working.add_done_callback(self._tasks.discard)
@@ -121,19 +114,37 @@ class Working:
         path = f"{parent.path}/{name}" if parent.path else name
         return replace(run, parent_run_id=parent.id, parent_step=step, parent_call_id=call_id, path=path)
 
-    async def _check_number(self) -> None:
+    def _beginning(self, runner: "Runner", row: RunRow) -> Callable[[Connection], Begun]:
+        """How the child begins, or goes on: told in the transaction that does it.
+
+        The run above is held in it: of two owners of that run, the one that lost it neither makes a child nor takes one
+        from the other, and tasks that are handed out at once are counted one after the other.
+        """
+
+        def begin(connection: Connection) -> Begun:
+            leases.hold(connection, self._run.id, self._run.fence)
+            known = _find(connection, row.id)
+            if known is None:
+                self._check_number(connection)
+                told = starts.store(connection, starts.dated(row, runner.lease_s), runner.masker)
+                return Begun(journal.read_run(connection, row.id), told)
+            if known.status not in _AGAIN or _waits(connection, known):
+                return Begun(known, [])
+            event = _AGAIN[known.status]
+            leases.claim(
+                connection, row.id, event, owner=runner.owner, lease_s=runner.lease_s, at_once=True
+            )  # its owner was the one of the run above, which has another owner now
+            journal.write_audit(connection, row.id, event.value, by=None)
+            return Begun(journal.read_run(connection, row.id), [])
+
+        return begin
+
+    def _check_number(self, connection: Connection) -> None:
         specialists = self._of.specialists
         most = specialists.max_delegations if specialists is not None else 0
-        made = await self._of.database.aread(lambda c: family.count_children(c, self._run.id))
-        if made >= most:
+        if family.count_children(connection, self._run.id) >= most:
             text = say("delegation.too_many", language_of(self._run.input), limit=most)
             raise ToolError(text, code=ErrorCode.TOO_MANY_CALLS)
-
-    async def _waits(self, runner: "Owning", run_id: str) -> bool:
-        rows = await runner.database.aread(
-            lambda c: family.read_interrupts(c, run_id, state=InterruptState.OPEN)
-        )
-        return bool(rows)
 
     async def ended(self) -> None:
         """Wait until every child that was told to stop has written its end."""
@@ -159,19 +170,10 @@ _AGAIN: Mapping[str, RunEvent] = {
 }
 
 
-def _beginning(runner: "Owning", row: RunRow, known: RunRow | None) -> Any:
-    def begin(connection: Connection) -> Begun:
-        if known is None:
-            told = starts.store(connection, row, runner.masker)
-            return Begun(journal.read_run(connection, row.id), told)
-        event = _AGAIN[known.status]
-        leases.claim(
-            connection, row.id, event, owner=runner.owner, lease_s=runner.lease_s, at_once=True
-        )  # its owner was the one of the run above, which has another owner now
-        journal.write_audit(connection, row.id, event.value, by=None)
-        return Begun(journal.read_run(connection, row.id), [])
-
-    return begin
+def _waits(connection: Connection, run: RunRow) -> bool:
+    """Whether a person is asked, by the run or by one below it."""
+    asks = run.status == RunStatus.INTERRUPTED
+    return asks and bool(family.read_interrupts(connection, run.id, state=InterruptState.OPEN))
 
 
 def _waits_for(run_id: str) -> dict[str, Any]:

@@ -177,7 +177,9 @@ class Owning:
     def like(self, graph: Graph) -> Self:
         """A runner of a specialist's graph over the same store, with the same settings."""
         rule = may_answer_of(graph) or self._may_answer
-        return type(self)(graph, self.database, lease_s=self.lease_s, may_answer=rule, key=self._key)
+        made = type(self)(graph, self.database, lease_s=self.lease_s, may_answer=rule, key=self._key)
+        made._draining = self._draining
+        return made
 
     async def work_below(self, begin: Callable[[Connection], Begun], on_event: Listener, gate: Gate) -> Run:
         """Drive a run that works inside a call of another one; `gate` is that of their family."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from adjourn.checkpoints.errors import UsageError
 from adjourn.graph.react import Graph, tools_of
 
 
@@ -22,8 +23,15 @@ class Specialists:
 
 
 def specialists_of(graph: Graph) -> Specialists | None:
-    """Those that a graph's tools hand tasks to; None: it has none."""
+    """Those that a graph's tools hand tasks to; None: it has none.
+
+    Raises `UsageError` for two specialists of one name: their runs are found again by it.
+    """
     found = [one.delegates for one in tools_of(graph).values() if isinstance(one.delegates, Specialists)]
+    known: dict[str, Graph] = {}
+    for name, below in ((name, below) for one in found for name, below in one.graphs.items()):
+        if known.setdefault(name, below) is not below:
+            raise UsageError(f"two specialists are called {name!r}; a run finds them again by name")
     if len(found) <= 1:
         return found[0] if found else None
     return Specialists(

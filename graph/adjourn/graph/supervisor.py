@@ -10,7 +10,7 @@ from langchain_core.language_models import BaseChatModel
 from adjourn.checkpoints.errors import UsageError
 from adjourn.graph.may_answer import MayAnswer
 from adjourn.graph.react import Graph, build_react
-from adjourn.graph.specialists import Specialists
+from adjourn.graph.specialists import Specialists, specialists_of
 from adjourn.nodes.delegation import delegate_tool, find_specialists_tool, specialist_tool
 from adjourn.nodes.guards import Limits
 from adjourn.nodes.masking import Masker
@@ -53,6 +53,7 @@ class Specialist:
             known.model or "", known.tools, limits=known.limits, system_prompt=known.prompt, name=known.name
         )
         behind = Specialists({known.name: graph}, {known.name: known.about}, max_delegations)
+        _check_depth(behind, DEPTH)
         return specialist_tool(known.name, known.about, behind)
 
 
@@ -105,9 +106,8 @@ def build_supervisor(
     if max_delegations < 1:
         raise UsageError(f"max_delegations is a whole number from 1, not {max_delegations!r}")
     behind = Specialists(graphs, {one.name: one.about for one in known}, max_delegations)
-    if behind.depth > depth:
-        raise UsageError(f"there are {behind.depth} levels of specialists; at most {depth} are allowed")
-    return build_react(
+    _check_depth(behind, depth)
+    made = build_react(
         model,
         [*_handing_on(behind), *tools],
         fallbacks=fallbacks,
@@ -121,6 +121,13 @@ def build_supervisor(
         may_answer=may_answer,
         name=name,
     )
+    specialists_of(made)  # those of its own tools may not be called as these are
+    return made
+
+
+def _check_depth(behind: Specialists, most: int) -> None:
+    if behind.depth > most:
+        raise UsageError(f"there are {behind.depth} levels of specialists; at most {most} are allowed")
 
 
 def _handing_on(behind: Specialists) -> list[Tool]:
