@@ -60,23 +60,41 @@ def look_of(size: int) -> Callable[[str], str]:
     return look
 
 
-async def peer(turns: int, size: int, folder: Path, full: bool) -> None:
+class Clock:
+    """Measures between `start` and `stop`: neither making tables nor closing files is part of a turn."""
+
+    wall_s = cpu_s = 0.0
+
+    def start(self) -> None:
+        self.wall_s, self.cpu_s = time.perf_counter(), time.process_time()
+
+    def stop(self) -> None:
+        self.wall_s, self.cpu_s = time.perf_counter() - self.wall_s, time.process_time() - self.cpu_s
+
+
+async def peer(turns: int, size: int, folder: Path, full: bool, clock: Clock) -> None:
     """create_agent's run."""
     del full  # it is always at FULL
     async with AsyncSqliteSaver.from_conn_string(str(folder / "state.db")) as saver:
+        await saver.setup()
         agent = create_agent(model(turns), [look_of(size)], checkpointer=saver)
         config: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": 10_000}
+        clock.start()
         await agent.ainvoke({"messages": [{"role": "user", "content": "go"}]}, config, durability="sync")
+        clock.stop()
 
 
-async def ours(turns: int, size: int, folder: Path, full: bool) -> None:
+async def ours(turns: int, size: int, folder: Path, full: bool, clock: Clock) -> None:
     """Adjourn's run."""
     limits = Limits(max_steps=turns + 1, max_active_s=None)
     graph = build_react(model(turns), [tool(effect="read")(look_of(size))], limits=limits)
     database = Database(f"sqlite:///{folder / 'state.db'}", synchronous="FULL" if full else "NORMAL")
+    database.setup()
     try:
         with Runner(graph, database) as runner:
+            clock.start()
             run = await runner.start("go")
+            clock.stop()
             assert (run.status, run.row.steps) == ("finished", turns), run.error
     finally:
         database.close()
@@ -85,11 +103,10 @@ async def ours(turns: int, size: int, folder: Path, full: bool) -> None:
 async def timed(side: Callable[..., Awaitable[None]], turns: int, size: int, full: bool) -> Took:
     """One run of a side in a folder of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        wall, cpu = time.perf_counter(), time.process_time()
-        await side(turns, size, Path(folder), full)
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        clock = Clock()
+        await side(turns, size, Path(folder), full, clock)
         kb = sum(one.stat().st_size for one in Path(folder).iterdir()) / 1024
-    return Took(wall * 1000 / turns, cpu * 1000 / turns, kb / turns)
+    return Took(clock.wall_s * 1000 / turns, clock.cpu_s * 1000 / turns, kb / turns)
 
 
 def median(rounds: list[Took]) -> Took:

@@ -14,14 +14,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import sqlalchemy as sa  # noqa: E402
-from store import fleet_app  # noqa: E402
-from store.engines import engines  # noqa: E402
-from store.processes import PROCESSES  # noqa: E402
+import sqlalchemy as sa
+from store import fleet_app
+from store.engines import engines
+from store.processes import PROCESSES
 
-from adjourn.graph import Runner  # noqa: E402
-from adjourn.graph.worker import LEASE_S  # noqa: E402
-from adjourn.nodes import approve  # noqa: E402
+from adjourn.graph import Runner
+from adjourn.graph.worker import LEASE_S
+from adjourn.nodes import approve
 
 AT_ONCE = 8  # requests that the front desk has in hand
 

@@ -51,7 +51,7 @@ async def test_c19_an_edit_that_makes_a_write_of_a_read_is_a_write(house):
     shop = Shop()
 
     @tool(effect=lambda arguments: "read" if arguments["mode"] == "get" else "write", confirm=True)
-    async def api(mode: Literal["get", "delete"]) -> str:
+    async def api(mode: Literal["get", "delete", "purge"]) -> str:
         """Call the API."""
         await shop.work("api", mode)
         return mode
@@ -61,7 +61,9 @@ async def test_c19_an_edit_that_makes_a_write_of_a_read_is_a_write(house):
     shop.delays = {"api": 0.05}
     run = await runner.start("go")
     assert [one.effect for one in run.calls] == ["read", "read"]
-    answers = {one.id: edit({"mode": "delete"}) for one in run.interrupts}
+    answers = {
+        one.id: edit({"mode": mode}) for one, mode in zip(run.interrupts, ("delete", "purge"), strict=True)
+    }
     run = await runner.resume(run.id, answers)
     assert [one.effect for one in run.calls] == ["write", "write"]
     assert all(one.idempotency_key for one in run.calls)

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from adjourn.checkpoints import journal, leases
+from adjourn.checkpoints import family, journal, leases
 from adjourn.checkpoints.errors import AlreadyAnswered, LeaseLost, UsageError, WrongGraph
 from adjourn.checkpoints.lifecycle import RunEvent
 from adjourn.graph import (
@@ -556,6 +557,68 @@ async def test_a_specialist_that_begins_while_the_process_goes_is_handed_back(te
         await entered.wait()
         runner._draining = True  # as `drain` does first; the step in hand goes on
         go.set()
-        runner.family.runner("deep")
-        assert runner.family.runner("deep")._draining
-        await running
+        run = await running
+        rows = await runner.database.aread(lambda c: journal.list_runs(c, limit=None))
+    assert run.status == "running"
+    assert [(row.status, row.lease_owner) for row in rows] == [("running", None)] * 2
+    assert len(boss.requests) == 1
+
+
+@pytest.mark.parametrize("effect", ["read", "write"])
+async def test_c21_a_call_that_was_abandoned_does_not_hold_up_its_family_for_ever(team, effect):
+    go = threading.Event()
+
+    @tool(effect=effect, timeout_s=0.1, retries=0)
+    def stuck() -> str:
+        """Stuck."""
+        go.wait(20)
+        return "late"
+
+    @tool(effect="read", timeout_s=0.3)
+    async def look() -> str:
+        """Look."""
+        return await team.act("look")
+
+    @tool(effect="write", timeout_s=0.3)
+    async def write() -> str:
+        """Write."""
+        return await team.act("write")
+
+    def scripted(*turns):
+        return ScriptedModel(turns=list(turns), by_history=True)
+
+    one = scripted(says("", call("stuck", {}, id="s")), "gave up")
+    other = scripted(says("", call("look", {}, id="l")), says("", call("write", {}, id="w")), "done")
+    boss = scripted(says("", hand("one", "x", "d1")), says("", hand("other", "y", "d2")), "done")
+    specialists = [
+        Specialist(name="one", about="x", tools=[stuck], model=one),
+        Specialist(name="other", about="y", tools=[look, write], model=other),
+    ]
+    with Runner(build_supervisor(boss, specialists), f"sqlite:///{team.folder}/g.db") as runner:
+        run = await asyncio.wait_for(runner.start("go"), 10)
+        (_, below) = await runner.database.aread(lambda c: family.children(c, run.id))
+        calls = (await runner.get(below)).calls
+    go.set()
+    assert (run.status, run.answer) == ("finished", "done")
+    assert [name for name, *_ in team.done] == (["look", "write"] if effect == "read" else ["look"])
+    assert [one.error_code for one in calls] == [None, None if effect == "read" else "skipped_after_failure"]
+
+
+async def test_c21_the_gate_lets_in_who_comes_first_and_loses_no_place():
+    gate = Gate()
+    first = await gate.enter(is_write=False)
+    write = asyncio.create_task(gate.enter(is_write=True))
+    await asyncio.sleep(0)
+    read = asyncio.create_task(gate.enter(is_write=False))
+    await asyncio.sleep(0)
+    assert not write.done() and not read.done()  # reads without end would keep the write out
+    write.cancel()
+    await asyncio.wait({write})
+    second = await asyncio.wait_for(read, 1)
+    write = asyncio.create_task(gate.enter(is_write=True))
+    await asyncio.sleep(0)
+    first.leave()
+    second.leave()
+    write.cancel()  # in the moment in which it got its turn
+    await asyncio.wait({write})
+    assert await asyncio.wait_for(gate.enter(is_write=True), 1) is not None

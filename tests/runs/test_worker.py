@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import socket
@@ -12,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from adjourn.checkpoints import journal, leases
+from adjourn.checkpoints.errors import KeyLost
 from adjourn.checkpoints.lifecycle import RunEvent
 from adjourn.graph import Runner, build_react, starts
 from adjourn.graph.cli.doctor import doctor
@@ -119,6 +122,53 @@ async def test_c91_a_run_whose_owners_die_one_after_the_other_is_given_up(office
     assert (failed.status, failed.error["class"], worker.taken) == ("failed", "OwnersDied", 0)
     again = await office.runner().resume(run.id)  # a person tries it again
     assert (again.status, again.row.deaths) == ("interrupted", 0)
+
+
+async def test_runs_that_cannot_be_taken_up_are_tried_again_later_and_keep_no_other_out(office):
+    tried: list[str] = []
+
+    class Keyless(Runner):
+        async def recover(self, run_id, **settings):
+            if run_id.startswith("run_lost"):
+                tried.append(run_id)
+                raise KeyLost(run_id)
+            return await super().recover(run_id, **settings)
+
+    desk = office.runner(detached=True)
+    for number in range(3):
+        await desk.start("go", run_id=f"run_lost{number}")
+    good = await desk.start("go")
+    runner = Keyless(desk.graph, office.url)
+    office.runners.append(runner)
+    stop, worker = asyncio.Event(), Worker(runner, poll_s=0.02, concurrency=2)
+    working = asyncio.create_task(worker.work(stop))
+    async for _ in desk.follow(good.id):
+        pass
+    stop.set()
+    assert await working == []
+    assert (await desk.get(good.id)).status == "interrupted"
+    assert sorted(tried) == ["run_lost0", "run_lost1", "run_lost2"]
+
+
+async def test_a_worker_lives_through_a_database_that_is_away(office):
+    desk = office.runner(detached=True)
+    run = await desk.start("go")
+    rename = "ALTER TABLE {} RENAME TO {}"
+    await desk.database.awrite(lambda c: c.execute(text(rename.format("runs", "runs_away"))))
+    stop, worker = asyncio.Event(), Worker(office.runner(), poll_s=0.02)
+    looked = asyncio.Event()
+    handler = logging.Handler()
+    handler.emit = lambda record: looked.set() if "looked for" in record.getMessage() else None
+    logging.getLogger("adjourn.worker").addHandler(handler)
+    working = asyncio.create_task(worker.work(stop))
+    await asyncio.wait_for(looked.wait(), 10)
+    logging.getLogger("adjourn.worker").removeHandler(handler)
+    await desk.database.awrite(lambda c: c.execute(text(rename.format("runs_away", "runs"))))
+    async for _ in desk.follow(run.id):
+        pass
+    stop.set()
+    assert await working == []
+    assert (await desk.get(run.id)).status == "interrupted"
 
 
 async def test_who_hands_a_run_back_has_not_died(office):

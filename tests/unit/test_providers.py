@@ -1,9 +1,10 @@
 """Reading chunks of any model, and writing history for any model (C-2, C-5, C-7, C-9, C-10, C-11, C-13)."""
 
-from types import SimpleNamespace
+from types import gc
 from typing import Any
 
 import pytest
+import SimpleNamespace
 from langchain_core.language_models import BaseChatModel, GenericFakeChatModel
 from langchain_core.messages import (
     AIMessage,
@@ -23,6 +24,7 @@ from adjourn.nodes.providers import PROVIDERS, UNKNOWN, Provider, provider_of
 from adjourn.nodes.scripted import ScriptedModel
 from adjourn.nodes.stored_form import assistant_message, sent_calls
 from adjourn.nodes.wire_in import read
+from adjourn.nodes.wire_memory import Made, Memory
 from adjourn.nodes.wire_out import STAND_IN_NAME, request_messages
 
 OPENAI = PROVIDERS["langchain_openai"]
@@ -445,3 +447,26 @@ def test_c13_other_content_of_a_foreign_thread_is_left_alone() -> None:
     for model in (openai(), named("langchain_anthropic"), fake()):
         (message,) = request_messages([AIMessage(marked)], model)
         assert message.content == marked
+
+
+def test_a_turn_is_made_once_for_each_form_and_again_when_it_is_another_message():
+    stored = assistant_message(TURN, "msg_1")
+    model, other = named("langchain_anthropic"), openai()
+    (first,) = request_messages([stored], model)
+    (again,) = request_messages([stored], model)
+    assert again is first  # a long history is not made again for each request
+    (elsewhere,) = request_messages([stored], other)
+    assert elsewhere is not first
+    (changed,) = request_messages([stored.model_copy(update={"content": "other words"})], model)
+    assert "other words" in str(changed.content)
+    assert request_messages([stored], model)[0] == first
+
+
+def test_what_was_made_goes_with_its_message():
+    memory = Memory()
+    message = AIMessage("x", id="m")
+    memory.keep(message, Made((), [], None))
+    assert memory.of(message) is not None and memory.of(AIMessage("x", id="m")) is None
+    del message
+    gc.collect()
+    assert memory._made == {}

@@ -121,15 +121,14 @@ def next_expiries(connection: Connection, run_ids: Sequence[str]) -> dict[str, s
     return {row[0]: row[1] for row in connection.execute(found)}
 
 
-def settled_runs(connection: Connection, graph: str) -> list[str]:
-    """The runs of a graph that wait although no question of theirs, or of those below them, is open, oldest first:
+def settled_runs(connection: Connection, graph: str | None) -> list[str]:
+    """The runs of a graph (None: of all) that wait although no question of theirs, or of those below them, is open, oldest first:
     their questions expired. Those that work for others go on with these."""
     asked = select(interrupts.c.id).where(
         interrupts.c.run_id == runs.c.id, interrupts.c.state == InterruptState.OPEN.value
     )
-    found = select(runs.c.id).where(
-        runs.c.graph == graph, runs.c.status == RunStatus.INTERRUPTED.value, ~asked.exists()
-    )
+    of_graph = true() if graph is None else runs.c.graph == graph
+    found = select(runs.c.id).where(of_graph, runs.c.status == RunStatus.INTERRUPTED.value, ~asked.exists())
     tops = found.where(runs.c.parent_run_id.is_(None)).order_by(runs.c.created_at)
     return [
         one

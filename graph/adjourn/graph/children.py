@@ -114,7 +114,7 @@ class Working:
         path = f"{parent.path}/{name}" if parent.path else name
         return replace(run, parent_run_id=parent.id, parent_step=step, parent_call_id=call_id, path=path)
 
-    def _beginning(self, runner: "Runner", row: RunRow) -> Callable[[Connection], Begun]:
+    def _beginning(self, runner: "Owning", row: RunRow) -> Callable[[Connection], Begun]:
         """How the child begins, or goes on: told in the transaction that does it.
 
         The run above is held in it: of two owners of that run, the one that lost it neither makes a child nor takes one

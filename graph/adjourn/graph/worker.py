@@ -8,10 +8,12 @@ a run to it; everywhere it looks from time to time, and that is what it relies o
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from functools import partial
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
 from adjourn.checkpoints import journal, leases
 from adjourn.checkpoints.database import now
@@ -32,6 +34,7 @@ EXPIRE_S = 5.0  # between two looks for questions whose time has passed
 MAX_DEATHS = (
     3  # owners that a run may lose by their death: more is no accident, and it takes the next one down too
 )
+AGAIN_S = 5.0  # before a run that could not be taken up is tried again: its key is lost, say
 DRAIN_S = 30.0  # a step in hand may take as long as a model call
 
 
@@ -156,6 +159,7 @@ class Worker:
             self.taken += 1
             log.info("run %s: %s", run_id, task.result().status)
         elif not isinstance(error, RunBusy | NotResumable):  # another worker was first, or it has just ended
+            self._later[run_id] = time.monotonic() + AGAIN_S
             log.warning("run %s: %s: %s", run_id, type(error).__name__, error)
 
 

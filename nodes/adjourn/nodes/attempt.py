@@ -10,11 +10,11 @@ import functools
 import inspect
 import itertools
 import logging
-import threading
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
 from typing import Any
 
 from adjourn.nodes.failures import SelfCancelled, TimeLimit
+from adjourn.nodes.threads import Threads
 from adjourn.nodes.throttle import Slots
 from adjourn.nodes.tool import Tool
 from adjourn.nodes.tool_errors import ToolError
@@ -53,6 +53,7 @@ class Held:
     def __init__(self) -> None:
         self._slots: list[Slots] = []
         self._leave: list[Callable[[], None]] = []
+        self._let_go: list[Callable[[], None]] = []
         self._is_abandoned = False
 
     async def take(self, slots: Slots, most: int, patience_s: float | None) -> bool:
@@ -62,9 +63,10 @@ class Held:
         self._slots.append(slots)
         return True
 
-    def leaves(self, leave: Callable[[], None]) -> None:
-        """What else is to be done when the work ends."""
+    def leaves(self, leave: Callable[[], None], let_go: Callable[[], None]) -> None:
+        """What else is to be done when the work ends, and when nobody waits for it any more."""
         self._leave.append(leave)
+        self._let_go.append(let_go)
 
     def give_back(self) -> None:
         """The tool was not entered after all."""
@@ -79,6 +81,8 @@ class Held:
 
     def abandon(self) -> None:
         """Nobody waits for the work any more."""
+        while self._let_go:
+            self._let_go.pop()()
         if self._slots and not self._is_abandoned:
             self._is_abandoned = True
             for one in self._slots:
@@ -180,10 +184,7 @@ class _ThreadWork(asyncio.Future[Any]):
 
 
 def in_thread(function: Callable[[], Any]) -> Work:
-    """Run `function` in a daemon thread of its own, with the caller's context variables.
-
-    Threads of the event loop's pool would not do: the loop waits for them at its end.
-    """
+    """Run `function` in a daemon thread, with the caller's context variables."""
     loop = asyncio.get_running_loop()
     work = _ThreadWork(loop=loop)
     context = contextvars.copy_context()
@@ -217,8 +218,11 @@ def in_thread(function: Callable[[], Any]) -> Work:
                 value.close()
             log.debug("a late result of an abandoned thread was thrown away")
 
-    threading.Thread(target=run, name="adjourn-tool", daemon=True).start()
+    _THREADS.run(run)
     return work
+
+
+_THREADS = Threads()
 
 
 def _pass_on(work: Work, inner: "asyncio.Task[Any]") -> None:

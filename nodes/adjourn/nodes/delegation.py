@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Protocol
 from pydantic import Field
 
 from adjourn.nodes.context import ToolContext
+from adjourn.nodes.throttle import PATIENCE_S
 from adjourn.nodes.tool import Tool, tool
 from adjourn.nodes.tool_errors import ToolError
 from adjourn.nodes.tool_search import FOUND, MOST, Search
@@ -35,44 +36,68 @@ class Children(Protocol):
 class Gate:
     """Keeps each write apart from all other calls of a family of runs: many reads, or one write (C-21).
 
-    In one process, which drives the whole family. A delegation itself does not count.
+    In one process, which drives the whole family. A delegation itself does not count. Who comes first enters first, so
+    that reads without end keep no write out. Nobody can stop a call that was abandoned: reads pass one, and a write
+    waits for an abandoned write, for as long as it has patience.
     """
 
     def __init__(self) -> None:
-        self._free = asyncio.Condition()
-        self._reads = 0
-        self._writes = False
+        self._inside: dict[object, bool] = {}  # each call that somebody waits for: whether it is a write
+        self._lost: set[object] = set()  # abandoned writes that still go on
+        self._waiting: dict[asyncio.Future[None], bool] = {}  # in their order
 
-    async def enter(self, *, is_write: bool) -> Callable[[], None]:
-        """Wait for one's turn; gives what is called when the call has ended."""
-        async with self._free:
-            if is_write:
-                await self._free.wait_for(lambda: not self._writes and self._reads == 0)
-                self._writes = True
-            else:
-                await self._free.wait_for(lambda: not self._writes)
-                self._reads += 1
-        return self._leave_write if is_write else self._leave_read
+    async def enter(self, *, is_write: bool, patience_s: float | None = None) -> "Entered | None":
+        """Wait for one's turn. None: for `patience_s` seconds nothing was in the way but a write that was abandoned."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[turn] = is_write
+        self._let_in()
+        try:
+            while not turn.done():
+                await asyncio.wait({turn}, timeout=PATIENCE_S if patience_s is None else patience_s)
+                if not turn.done() and self._lost and not self._inside:
+                    return None
+            return Entered(self, turn)
+        except asyncio.CancelledError:
+            self.left(turn)
+            raise
+        finally:
+            self._waiting.pop(turn, None)
+            self._let_in()  # it may have kept others from their turn
 
-    def _leave_write(self) -> None:
-        self._writes = False
-        self._wake()
+    def _let_in(self) -> None:
+        for turn, is_write in [*self._waiting.items()]:
+            if is_write and self._lost:
+                continue
+            if any(self._inside.values()) or (is_write and self._inside):
+                return
+            del self._waiting[turn]
+            self._inside[turn] = is_write
+            turn.set_result(None)
 
-    def _leave_read(self) -> None:
-        self._reads -= 1
-        self._wake()
-
-    def _wake(self) -> None:
-        async def notify() -> None:
-            async with self._free:
-                self._free.notify_all()
-
-        waking = asyncio.ensure_future(notify())
-        _WAKING.add(waking)
-        waking.add_done_callback(_WAKING.discard)
+    def left(self, one: object, *, abandoned: bool = False) -> None:
+        """A call has ended, or nobody waits for it any more."""
+        is_write = self._inside.pop(one, False)
+        if abandoned and is_write:
+            self._lost.add(one)
+        elif not abandoned:
+            self._lost.discard(one)
+        self._let_in()
 
 
-_WAKING: set["asyncio.Future[None]"] = set()  # the event loop keeps weak references alone
+class Entered:
+    """A call that has its turn at the gate."""
+
+    def __init__(self, gate: Gate, turn: object) -> None:
+        self._gate = gate
+        self._turn = turn
+
+    def leave(self) -> None:
+        """The call has ended."""
+        self._gate.left(self._turn)
+
+    def abandon(self) -> None:
+        """Nobody waits for it any more, though it may go on."""
+        self._gate.left(self._turn, abandoned=True)
 
 
 Task = Annotated[str, Field(min_length=1, max_length=HANDOVER_CHARS)]

@@ -243,7 +243,10 @@ class _Execution:
         ):
             raise busy
         if run.gate is not None and tool.delegates is None:
-            held.leaves(await run.gate.enter(is_write=self.is_write))
+            entered = await run.gate.enter(is_write=self.is_write, patience_s=tool.timeout_s)
+            if entered is None:
+                raise _Refused(ErrorCode.SKIPPED_AFTER_FAILURE)
+            held.leaves(entered.leave, entered.abandon)
         while rate is not None and (left := rate.begin()) > 0:  # noqa: ASYNC110 - it is told how long
             await asyncio.sleep(left)
 

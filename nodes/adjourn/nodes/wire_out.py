@@ -20,6 +20,7 @@ from adjourn.nodes.listening import SEND_BACK
 from adjourn.nodes.providers import Provider, provider_of
 from adjourn.nodes.stored_form import SENT_AS, kept_blocks, sent_calls
 from adjourn.nodes.wire_ids import Ids
+from adjourn.nodes.wire_memory import Made, Memory
 
 __all__ = ["STAND_IN_NAME", "request_messages"]
 
@@ -61,6 +62,9 @@ def request_messages(
     return _one_system(sent) if provider.one_system else sent
 
 
+_MEMORY: Final = Memory()
+
+
 @dataclass(slots=True)
 class _Form:
     """How one request to one provider is written, its messages in order."""
@@ -87,9 +91,19 @@ class _Form:
         return message.model_copy(update=update) if update else message
 
     def _turn(self, message: AIMessage) -> AIMessage | None:
+        before = _MEMORY.of(message)
+        asked = before.calls if before else [str(call["id"]) for call in sent_calls(message)]
+        self.called = self.called or bool(asked)
+        form = (self.provider, self.tools, self.called, tuple(self.ids.asked(asked)))
+        if before is None or before.form != form:
+            made = self._made(message, form[-1])
+            same, left_out = made is message, made is None
+            before = Made(form, asked, None if same else made, left_out)
+            _MEMORY.keep(message, before)
+        return None if before.left_out else (before.message or message)
+
+    def _made(self, message: AIMessage, ids: Sequence[str]) -> AIMessage | None:
         calls = sent_calls(message)
-        self.called = self.called or bool(calls)
-        ids = self.ids.asked([str(call["id"]) for call in calls])
         for call, id_ in zip(calls, ids, strict=True):
             call["asked"], call["id"] = call["id"], id_
             call["function"]["name"] = self._name(call["function"]["name"])

@@ -3,16 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from sqlalchemy import Connection, text
 
-from adjourn.checkpoints.database import Database, now
+from adjourn.checkpoints import settling
+from adjourn.checkpoints.database import Database
+from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.checkpoints.setup import VERSION
+from adjourn.checkpoints.standing import read_standing
 from adjourn.graph.cli.screen import Screen
 from adjourn.graph.cli.settings import Settings
 from adjourn.graph.cli.stores import opened
 
+QUEUED_S = (
+    60.0  # a worker takes what waits within seconds; after a minute there is none, or there are too few
+)
 CLOCK_S = 2.0  # more than that between this machine and the database, and leases end too early or too late
 
 
@@ -45,25 +50,20 @@ def examined(database: Database) -> Sequence[Finding]:
 
 
 def _examined(connection: Connection, database: Database) -> list[Finding]:
-    at = now()
-
-    def count(where: str, **values: Any) -> int:
-        statement = text(f"SELECT count(*) FROM {where}")
-        return int(connection.execute(statement, values).scalar_one())
-
-    dead = count("runs WHERE status = 'running' AND lease_until < :at AND parent_run_id IS NULL", at=at)
-    queued = count("runs WHERE status = 'running' AND lease_until IS NULL AND parent_run_id IS NULL")
-    overdue = count("interrupts WHERE state = 'open' AND expires_at <= :at", at=at)
+    found = read_standing(connection)
     clock = _clock_s(connection, database)
+    stuck = len(settling.settled_runs(connection, None))
     return [
         Finding("version", float(VERSION), wrong=False),
-        Finding("working", count("runs WHERE status = 'running' AND lease_until >= :at", at=at), wrong=False),
-        Finding("waiting", count("runs WHERE status = 'interrupted'"), wrong=False),
-        Finding("queued", queued, wrong=False),
-        Finding("dead", dead, wrong=dead > 0),
-        Finding("dying", count("runs WHERE status = 'running' AND deaths > 0"), wrong=False),
-        Finding("failed", count("runs WHERE status = 'failed'"), wrong=False),
-        Finding("overdue", overdue, wrong=overdue > 0),
+        Finding("working", found.working, wrong=False),
+        Finding("waiting", found.runs[RunStatus.INTERRUPTED], wrong=False),
+        Finding("queued", found.queued, wrong=False),
+        Finding("oldest", found.queued_s, wrong=found.queued_s > QUEUED_S),
+        Finding("dead", found.dead, wrong=found.dead > 0),
+        Finding("dying", found.dying, wrong=False),
+        Finding("failed", found.runs[RunStatus.FAILED], wrong=False),
+        Finding("overdue", found.overdue, wrong=found.overdue > 0),
+        Finding("settled", stuck, wrong=stuck > 0),
         Finding("clock", clock, wrong=clock > CLOCK_S),
     ]
 

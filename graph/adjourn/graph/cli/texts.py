@@ -182,6 +182,10 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "{count} runs wait for somebody to drive them: adjourn worker",
         "zh": "{count} 次运行在等待被驱动：adjourn worker",
     },
+    "doctor.oldest": {
+        "en": "the longest of these has waited {count} s; start a worker where it is a minute or more",
+        "zh": "其中等待最久的已等 {count} 秒；超过一分钟时请启动 worker",
+    },
     "doctor.dead": {
         "en": "{count} runs lost their process: adjourn worker or adjourn recover goes on with them",
         "zh": "{count} 次运行的进程已死：用 adjourn worker 或 adjourn recover 继续",
@@ -197,6 +201,10 @@ TEXTS: dict[str, dict[str, str]] = {
     "doctor.overdue": {
         "en": "{count} questions are overdue, and nobody has looked",
         "zh": "{count} 个问题已过期，但还没有进程处理",
+    },
+    "doctor.settled": {
+        "en": "{count} runs wait although no question of theirs is open: adjourn worker or adjourn recover RUN",
+        "zh": "{count} 次运行没有未答的问题却仍在等待：adjourn worker 或 adjourn recover RUN",
     },
     "doctor.clock": {
         "en": "the clocks of this machine and the database are {count} s apart",

@@ -18,6 +18,7 @@ from adjourn.graph.server.desk import Admit, Desk
 from adjourn.graph.server.entrance import Entrance, Rates
 from adjourn.graph.server.hosting import DRAIN_S, SWEEP_S, Hosting
 from adjourn.graph.server.inbox import assets, page
+from adjourn.graph.server.metrics_page import metrics
 from adjourn.graph.server.openapi import description
 from adjourn.graph.server.problems import HANDLERS
 from adjourn.graph.server.table import ENDPOINTS
@@ -59,6 +60,7 @@ def make_app(
         routes=[
             *(Route(one.path, one.handler, methods=[one.method]) for one in ENDPOINTS),
             Route("/openapi.json", _openapi),
+            Route("/metrics", metrics),
             Route("/", page),
             Mount("/assets", assets()),
         ],

@@ -1,0 +1,98 @@
+"""How a store stands now: what works, what waits for whom, what was lost. For `adjourn doctor` and for monitoring.
+
+Counts only, each by one statement over an index or over the table of runs, which a hundred thousand runs take some
+tens of milliseconds for. Runs that work for another run are counted with it, and not by themselves.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, func, select
+
+from adjourn.checkpoints.database import now
+from adjourn.checkpoints.lifecycle import CallState, InterruptState, RunStatus
+from adjourn.checkpoints.run_schema import calls, interrupts, runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """The runs of a store, or of one graph in it.
+
+    - `runs`: how many of each status. Of the `running` ones, `working` have an owner whose lease holds, `queued` wait
+      for somebody to drive them, the longest for `queued_s` seconds (0: none waits), and `dead` lost their owner.
+      `dying`: those that have lost one before.
+    - `questions`: how many are open; `overdue` ones among them have passed their time, and nobody has looked.
+    - `calls`: how many of each outcome, specialists' included.
+    - `steps`, `input_tokens`, `output_tokens`, `cost`: sums over all runs that are kept, specialists' included.
+    """
+
+    runs: dict[str, int]
+    working: int
+    queued: int
+    queued_s: float
+    dead: int
+    dying: int
+    questions: int
+    overdue: int
+    calls: dict[str, int]
+    steps: int
+    input_tokens: int
+    output_tokens: int
+    cost: float
+
+
+def read_standing(connection: Connection, graph: str | None = None) -> Standing:
+    """How the store stands; `graph`: only its runs. Questions and calls are always those of the whole store."""
+    at = now()
+    mine = [] if graph is None else [runs.c.graph == graph]
+    top = [*mine, runs.c.parent_run_id.is_(None)]
+    statuses = connection.execute(
+        select(runs.c.status, func.count()).where(*top).group_by(runs.c.status)
+    ).all()
+    running = [*top, runs.c.status == RunStatus.RUNNING.value]
+
+    def count(*where: ColumnElement[bool]) -> int:
+        return int(
+            connection.execute(select(func.count()).select_from(runs).where(*running, *where)).scalar_one()
+        )
+
+    waiting_since = connection.execute(
+        select(func.min(runs.c.updated_at)).where(*running, runs.c.lease_until.is_(None))
+    ).scalar_one()
+    opened = interrupts.c.state == InterruptState.OPEN.value
+    questions, overdue = (
+        connection.execute(select(func.count()).select_from(interrupts).where(opened, *more)).scalar_one()
+        for more in ((), (interrupts.c.expires_at <= at,))
+    )
+    outcomes = connection.execute(select(calls.c.outcome, func.count()).group_by(calls.c.outcome)).all()
+    summed = (runs.c.steps, runs.c.input_tokens, runs.c.output_tokens, runs.c.cost)
+    steps, tokens_in, tokens_out, cost = connection.execute(
+        select(*(func.coalesce(func.sum(one), 0) for one in summed)).where(*mine)
+    ).one()
+    return Standing(
+        runs={one.value: 0 for one in RunStatus} | _by_word(statuses),
+        working=count(runs.c.lease_until >= at),
+        queued=count(runs.c.lease_until.is_(None)),
+        queued_s=_seconds(waiting_since, at),
+        dead=count(runs.c.lease_until < at),
+        dying=count(runs.c.deaths > 0),
+        questions=questions,
+        overdue=overdue,
+        calls={one.value: 0 for one in CallState} | _by_word(outcomes),
+        steps=int(steps),
+        input_tokens=int(tokens_in),
+        output_tokens=int(tokens_out),
+        cost=float(cost),
+    )
+
+
+def _by_word(rows: Sequence[Row[Any]]) -> dict[str, int]:
+    return {row[0]: row[1] for row in rows}
+
+
+def _seconds(since: str | None, at: str) -> float:
+    if since is None:
+        return 0.0
+    return max(0.0, round((datetime.fromisoformat(at) - datetime.fromisoformat(since)).total_seconds(), 3))

@@ -1,0 +1,52 @@
+"""`/metrics`: how the store stands, in the text format that Prometheus reads."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from adjourn.checkpoints.standing import Standing, read_standing
+from adjourn.graph.server.desk import desk_of
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+# Gauges, though most only grow: what is pruned is not counted any more, and each server of a store tells the same.
+_PLAIN = {
+    "working": "Runs that an owner with a lease drives now.",
+    "queued": "Runs that wait for somebody to drive them.",
+    "queued_s": "Seconds that the longest of these has waited.",
+    "dead": "Runs that lost their owner and were not taken over yet.",
+    "questions": "Open questions to people.",
+    "overdue": "Open questions whose time has passed.",
+    "steps": "Model calls of all runs that are kept.",
+    "input_tokens": "Tokens sent to models by all runs that are kept.",
+    "output_tokens": "Tokens that models gave to all runs that are kept.",
+    "cost": "What these cost by the app's price table.",
+}
+_NAMES = {"queued_s": "queued_seconds"}  # Prometheus writes units out
+
+
+async def metrics(request: Request) -> Response:
+    """How the store stands, for Prometheus: the same from each server of a store, and needed from one."""
+    desk = desk_of(request)
+    standing = await desk.runner.database.aread(partial(read_standing, graph=desk.runner.name))
+    return Response(as_text(standing), media_type=MEDIA_TYPE)
+
+
+def as_text(standing: Standing) -> str:
+    """The figures in Prometheus's text format, version 0.0.4."""
+    return "".join(f"{line}\n" for line in _lines(standing))
+
+
+def _lines(standing: Standing) -> Iterator[str]:
+    yield from _labelled("runs", "Runs, by status.", "status", standing.runs)
+    yield from _labelled("calls", "Tool calls, by outcome.", "outcome", standing.calls)
+    for field, text in _PLAIN.items():
+        name = f"adjourn_{_NAMES.get(field, field)}"
+        yield from (f"# HELP {name} {text}", f"# TYPE {name} gauge", f"{name} {getattr(standing, field)}")
+
+
+def _labelled(name: str, text: str, label: str, values: Mapping[str, int]) -> Iterator[str]:
+    yield from (f"# HELP adjourn_{name} {text}", f"# TYPE adjourn_{name} gauge")
+    # words of closed lists: nothing in them needs to be escaped
+    yield from (f'adjourn_{name}{{{label}="{word}"}} {number}' for word, number in values.items())
