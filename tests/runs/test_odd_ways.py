@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 import pytest
 from langchain_core.messages import AIMessageChunk, ToolMessage
 from pydantic import AfterValidator
-from runs.shop import Shop
 from runs.crash import RUN, Crash
+from runs.shop import Shop
 
 from adjourn.checkpoints import journal
 from adjourn.checkpoints.errors import IllegalMove, InvalidAnswer, UsageError

@@ -1,10 +1,10 @@
 """Reading chunks of any model, and writing history for any model (C-2, C-5, C-7, C-9, C-10, C-11, C-13)."""
 
-from types import gc
+import gc
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import SimpleNamespace
 from langchain_core.language_models import BaseChatModel, GenericFakeChatModel
 from langchain_core.messages import (
     AIMessage,

@@ -67,10 +67,11 @@ def read_standing(connection: Connection, graph: str | None = None) -> Standing:
         for more in ((), (interrupts.c.expires_at <= at,))
     )
     outcomes = connection.execute(select(calls.c.outcome, func.count()).group_by(calls.c.outcome)).all()
-    summed = (runs.c.steps, runs.c.input_tokens, runs.c.output_tokens, runs.c.cost)
-    steps, tokens_in, tokens_out, cost = connection.execute(
-        select(*(func.coalesce(func.sum(one), 0) for one in summed)).where(*mine)
-    ).one()
+    spent = [
+        func.coalesce(func.sum(one), 0).label(one.name)
+        for one in (runs.c.steps, runs.c.input_tokens, runs.c.output_tokens, runs.c.cost)
+    ]
+    sums = connection.execute(select(*spent).where(*mine)).mappings().one()
     return Standing(
         runs={one.value: 0 for one in RunStatus} | _by_word(statuses),
         working=count(runs.c.lease_until >= at),
@@ -81,10 +82,10 @@ def read_standing(connection: Connection, graph: str | None = None) -> Standing:
         questions=questions,
         overdue=overdue,
         calls={one.value: 0 for one in CallState} | _by_word(outcomes),
-        steps=int(steps),
-        input_tokens=int(tokens_in),
-        output_tokens=int(tokens_out),
-        cost=float(cost),
+        steps=int(sums["steps"]),
+        input_tokens=int(sums["input_tokens"]),
+        output_tokens=int(sums["output_tokens"]),
+        cost=float(sums["cost"]),
     )
 
 

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from functools import partial
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
 
 from adjourn.checkpoints import journal, leases
 from adjourn.checkpoints.database import now
@@ -67,6 +66,7 @@ class Worker:
         self._max_deaths = max_deaths
         self._drain_s = drain_s
         self._driving: dict[str, asyncio.Task[Run]] = {}
+        self._later: dict[str, float] = {}  # runs that could not be taken up: not before that moment
         self._bell = asyncio.Event()
 
     @property
@@ -113,8 +113,11 @@ class Worker:
         if room <= 0:
             return True
         try:
-            free = await self._free(room + self.driving)
-            todo = [one for one in free if one.id not in self._driving][:room]
+            at = time.monotonic()
+            self._later = {run_id: moment for run_id, moment in self._later.items() if moment > at}
+            apart = {*self._driving, *self._later}
+            free = await self._free(room + len(apart))
+            todo = [one for one in free if one.id not in apart][:room]
             for one in todo:
                 died = one.deaths + (one.lease_owner is not None)  # the last death is counted by who takes over
                 if died >= self._max_deaths:

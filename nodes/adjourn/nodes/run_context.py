@@ -16,9 +16,9 @@ from langchain_core.runnables import RunnableConfig
 from adjourn.checkpoints.events import Event
 from adjourn.nodes.attempt import Places
 from adjourn.nodes.calls import Call, Question
-from adjourn.nodes.flow_state import StepMove
 from adjourn.nodes.clock import Clock
 from adjourn.nodes.delegation import Children, Gate
+from adjourn.nodes.flow_state import StepMove
 from adjourn.nodes.outcome import Outcome
 from adjourn.nodes.sealing import Keyring
 from adjourn.nodes.spending import Spent
