@@ -39,9 +39,11 @@ bench: .venv/.ready ## the store beside LangGraph's own savers, long streams bes
 	@$(BIN)/python tests/bench/bench_store.py
 	@$(BIN)/python tests/bench/bench_stream.py
 
-soak: .venv/.ready ## the proofs of scale: a minute of writing, races of 500 rounds, 1,000 runs that wait
+soak: .venv/.ready ## the proofs of scale: a minute of writing, races of 500 rounds, 1,000 runs that wait, workers that die
 	@ADJOURN_SOAK_S=60 ADJOURN_AGENTS=100 $(BIN)/python -m pytest tests/store/test_scale.py --timeout 600
 	@ADJOURN_RACES=500 ADJOURN_WAITING=1000 $(BIN)/python -m pytest tests/store/test_races.py -s
+	@ADJOURN_FLEET_RUNS=2000 ADJOURN_FLEET_WORKERS=4 $(BIN)/python -m pytest tests/store/test_fleet.py -s
+	@ADJOURN_DETACHED=1 $(BIN)/python -m pytest tests/runs/test_scenarios.py tests/runs/test_interrupts.py
 
 langgraph-tests: .venv/.ready ## LangGraph's own tests on this saver: make langgraph-tests CHECKOUT=DIR
 	@$(BIN)/python tests/store/langgraph_suite.py $(CHECKOUT)

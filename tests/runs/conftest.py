@@ -1,5 +1,6 @@
 """What whole runs need: a database of their own, a runner, and the checks that hold for every run."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.language_models import BaseChatModel
 from runs.crash import Crash
+from runs.detached import DetachedRunner
 from runs.shop import LIMITS, Shop
 
 from adjourn.checkpoints.database import Database
@@ -14,6 +16,7 @@ from adjourn.checkpoints.events import Event
 from adjourn.graph import Runner, build_react
 from adjourn.nodes import ScriptedModel
 
+ALL_DETACHED = bool(os.environ.get("ADJOURN_DETACHED"))  # whatever a house drives is driven by workers
 SYSTEM = "You are an operations assistant."
 
 
@@ -24,10 +27,14 @@ def url(tmp_path: Path) -> str:
 
 
 class House:
-    """One test's runners over one store. `sent` holds each event that any of them sent, in order."""
+    """One test's runners over one store. `sent` holds each event that any of them sent, in order.
 
-    def __init__(self, url: str) -> None:
+    `detached`: they accept, and workers drive.
+    """
+
+    def __init__(self, url: str, *, detached: bool = False) -> None:
         self.url = url
+        self.detached = detached
         self.sent: list[Event] = []
         self.runners: list[Runner] = []
         self.models: list[BaseChatModel] = []
@@ -46,7 +53,7 @@ class House:
         graph = build_react(
             model, (shop or Shop()).tools() if tools is None else tools, system_prompt=SYSTEM, **settings
         )
-        runner = Runner(graph, self.url, lease_s=lease_s, **own)
+        runner = (DetachedRunner if self.detached else Runner)(graph, self.url, lease_s=lease_s, **own)
         self.runners.append(runner)
         self.models.append(model)
         return runner
@@ -68,10 +75,17 @@ class House:
             assert [event.number for event in stored] == list(range(1, len(stored) + 1))
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The scenarios are played twice: driven where they are started, and by workers."""
+    twice = metafunc.module.__name__.endswith("test_scenarios") and not ALL_DETACHED
+    if twice and "house" in metafunc.fixturenames:
+        metafunc.parametrize("house", ["here", "detached"], indirect=True)
+
+
 @pytest.fixture
-def house(url: str) -> Iterator[House]:
+def house(url: str, request: pytest.FixtureRequest) -> Iterator[House]:
     """A store and its runners; every request to a scripted model was legal (I1)."""
-    made = House(url)
+    made = House(url, detached=ALL_DETACHED or getattr(request, "param", "here") == "detached")
     yield made
     for runner in made.runners:
         runner.close()

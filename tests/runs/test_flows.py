@@ -575,7 +575,10 @@ async def test_c89_a_loop_with_many_tools_gets_a_search(flow):
     used = says("", call("tool_7", {}, id="u"))
     runner = flow.runner([found, used, "it is 7", "same"], steps, closing=False)
     run = await runner.start("go")
-    assert [one.outcome for one in run.calls] == ["ok", "ok"] and states(run) == [("a", "done"), ("b", "done")]
+    assert [one.outcome for one in run.calls] == ["ok", "ok"] and states(run) == [
+        ("a", "done"),
+        ("b", "done"),
+    ]
     offered = [[one["function"]["name"] for one in sent["tools"]] for sent in settings_of(runner)]
     assert offered[0] == ["find_tools"] and "tool_7" in offered[1] and len(offered[1]) <= 6
 
@@ -594,7 +597,10 @@ async def test_c72_a_result_is_stored_once_however_many_steps_follow(flow):
 
         return [
             FunctionStep(name="big", function=big),
-            *[FunctionStep(name=f"s{n}", function=small, when=lambda done: len(done["big"]) == 7_000) for n in range(20)],
+            *[
+                FunctionStep(name=f"s{n}", function=small, when=lambda done: len(done["big"]) == 7_000)
+                for n in range(20)
+            ],
         ]
 
     run = await flow.runner([], steps, closing=False).start("go")
@@ -605,4 +611,6 @@ async def test_c72_a_result_is_stored_once_however_many_steps_follow(flow):
             for table, column in (("checkpoints", "channels"), ("channel_values", "value"))
         ]
     connection.close()
-    assert sum(sizes) < 8 * 7_000  # not one for each of the 43 supersteps, let alone in each of them all the results
+    assert (
+        sum(sizes) < 8 * 7_000
+    )  # not one for each of the 43 supersteps, let alone in each of them all the results

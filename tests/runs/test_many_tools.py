@@ -94,3 +94,22 @@ def test_c89_a_search_finds_by_the_rarest_words_in_both_languages(query, best):
 def test_c89_a_search_takes_any_text(query, texts):
     assert set(Search(texts).best(query)) <= set(texts)
     assert words_of(query) == words_of(query)
+
+
+async def test_c89_a_tool_that_is_called_like_the_search_is_a_tool_like_any_other(tmp_path):
+    @tool(name="find_tools", effect="read")
+    def find_tools(query: str) -> str:
+        """Find a hammer."""
+        return "hammer"
+
+    @tool(effect="read")
+    def other() -> str:
+        """Another."""
+        return "x"
+
+    model = ScriptedModel(turns=[says("", call("find_tools", {"query": "x"}, id="f")), "a hammer"])
+    with Runner(build_react(model, [find_tools, other]), f"sqlite:///{tmp_path}/t.db") as runner:
+        run = await runner.start("go")
+    assert run.answer == "a hammer"
+    offered = [[one["function"]["name"] for one in sent["tools"]] for sent in model.settings]
+    assert offered == [["find_tools", "other"]] * 2

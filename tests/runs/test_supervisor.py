@@ -517,7 +517,10 @@ async def test_c81_a_child_that_ended_meanwhile_is_looked_at_and_not_driven_agai
         lambda c: c.execute(text("UPDATE runs SET status = 'running', fence = 9 WHERE id = 'run_q'"))
     )
     again = Working(runner.family, replace(row, fence=9), lambda _: None, Gate())
-    assert await again.work("search", "a", step=1, call_id="d1") == {"specialist": "search", "answer": "found"}
+    assert await again.work("search", "a", step=1, call_id="d1") == {
+        "specialist": "search",
+        "answer": "found",
+    }
     assert len(team.models["search"].requests) == 1
 
 
@@ -622,3 +625,31 @@ async def test_c21_the_gate_lets_in_who_comes_first_and_loses_no_place():
     write.cancel()  # in the moment in which it got its turn
     await asyncio.wait({write})
     assert await asyncio.wait_for(gate.enter(is_write=True), 1) is not None
+
+
+async def test_c61_a_specialists_write_of_unknown_outcome_is_asked_about_before_another_makes_it_again(team):
+    tries: list[str] = []
+
+    @tool(effect="write", retries=0)
+    async def send(what: str) -> str:
+        """Send."""
+        tries.append(what)
+        raise TimeoutError("no answer")
+
+    def scripted(*turns):
+        return ScriptedModel(turns=list(turns))
+
+    def graph():
+        sends = [says("", call("send", {"what": "it"}, id="s")), "who knows"]
+        return build_supervisor(
+            scripted(says("", hand("one", "x", "d1")), "done"),
+            [Specialist(name="one", about="x", tools=[send], model=scripted(*sends))],
+            name="top",
+        )
+
+    for turn in range(2):
+        with Runner(graph(), f"sqlite:///{team.folder}/u.db") as runner:
+            run = await runner.start("go", thread_id="t")
+        assert run.status == ("interrupted" if turn else "finished")
+    (question,) = run.interrupts
+    assert (question.type, question.tool, tries) == ("confirm_risky", "send", ["it"])

@@ -171,6 +171,28 @@ async def test_a_worker_lives_through_a_database_that_is_away(office):
     assert (await desk.get(run.id)).status == "interrupted"
 
 
+async def test_a_run_that_cannot_be_taken_up_holds_up_nobody(office, monkeypatch):
+    desk, driving = office.runner(detached=True), office.runner()
+    bad, good = await desk.start("go"), await desk.start("go")
+    tried = []
+
+    async def recover(run_id):
+        tried.append(run_id)
+        if run_id == bad.id:
+            raise KeyLost(run_id)
+        return await Runner.recover(driving, run_id)
+
+    monkeypatch.setattr(driving, "recover", recover)
+    stop = asyncio.Event()
+    working = asyncio.create_task(Worker(driving, concurrency=1, poll_s=0.01).work(stop))
+    async for _ in desk.follow(good.id):
+        pass
+    assert (await desk.get(good.id)).status == "interrupted"
+    assert tried == [bad.id, good.id]  # the first one is tried again later
+    stop.set()
+    await working
+
+
 async def test_who_hands_a_run_back_has_not_died(office):
     desk = office.runner(detached=True)
     run = await desk.start("go")

@@ -225,13 +225,16 @@ def append_events(
 def doubtful_digests(connection: Connection, thread_id: str) -> set[str]:
     """The digests of the writes on a thread whose outcome is unknown, and that did not succeed since.
 
-    What is unknown on the thread that it was forked from is unknown here as well: the world is the same.
+    What is unknown on the thread that it was forked from is unknown here as well: the world is the same. So it is with
+    those of the runs that worked for runs on it.
     """
+    line = _lineage(connection, thread_id)
+    known = select(runs.c.id).where(runs.c.thread_id.in_(line)).cte(recursive=True)
+    known = known.union_all(select(runs.c.id).join(known, runs.c.parent_run_id == known.c.id))
     lost = (
         select(calls.c.digest, calls.c.outcome)
-        .join(runs, runs.c.id == calls.c.run_id)
+        .join(known, known.c.id == calls.c.run_id)
         .where(
-            runs.c.thread_id.in_(_lineage(connection, thread_id)),
             calls.c.outcome.in_([CallState.UNKNOWN.value, CallState.OK.value]),
             calls.c.effect == Effect.WRITE.value,
             calls.c.digest.is_not(None),

@@ -7,7 +7,6 @@ tens of milliseconds for. Runs that work for another run are counted with it, an
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, func, select
 
@@ -89,7 +88,7 @@ def read_standing(connection: Connection, graph: str | None = None) -> Standing:
     )
 
 
-def _by_word(rows: Sequence[Row[Any]]) -> dict[str, int]:
+def _by_word(rows: Sequence[Row[str, int]]) -> dict[str, int]:
     return {row[0]: row[1] for row in rows}
 
 

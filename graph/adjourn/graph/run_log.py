@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import flow_rows, journal, leases
+from adjourn.checkpoints import family, flow_rows, journal, leases
 from adjourn.checkpoints.database import Database, format_time, later, now
 from adjourn.checkpoints.events import Event, StepStarted, TextDiscarded, ToolResult
 from adjourn.checkpoints.flow_rows import FlowStepRow
@@ -38,7 +38,7 @@ Write = Callable[[Connection], None]
 class Before:
     """What was written down when this owner took a run over: its calls, and the keys of its events.
 
-    `doubtful` holds the digests of the writes on its thread whose outcome is unknown.
+    `doubtful` holds the digests of the writes on its thread, and of specialists, whose outcome is unknown.
     """
 
     calls: Mapping[tuple[int, str], CallRow] = field(default_factory=dict)
@@ -52,7 +52,10 @@ class Before:
         calls = {(one.step, one.call_id): one for one in journal.read_calls(connection, run.id)}
         told = journal.told_keys(connection, run.id)
         last = journal.read_run(connection, run.id).last_event
-        return cls(calls, told, journal.doubtful_digests(connection, run.thread_id), last)
+        thread = run.thread_id
+        if run.parent_run_id is not None:  # the whole family's: the next task may ask another specialist for it
+            thread = journal.read_run(connection, family.top(connection, run.id)).thread_id
+        return cls(calls, told, journal.doubtful_digests(connection, thread), last)
 
 
 class RunLog:

@@ -79,7 +79,8 @@ def build_supervisor(
 
     - `max_delegations`: tasks that one run may hand out.
     - `depth`: levels of specialists below this supervisor, at most.
-    - the others are those of `build_react`; `fallbacks`, `prices`, `masker`, `permission`, `mode` hold for its specialists too.
+    - the others are those of `build_react`; `fallbacks`, `prices`, `masker`, `permission`, `mode` hold for its specialists too,
+      but for those that bring a `graph`, which has its own.
 
     A specialist works in a run of its own, with rows, events and limits of its own; what it spends counts in the
     limits of the run above. Raises `UsageError` for two specialists of one name, none, or too many levels.

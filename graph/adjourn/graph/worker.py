@@ -119,7 +119,9 @@ class Worker:
             free = await self._free(room + len(apart))
             todo = [one for one in free if one.id not in apart][:room]
             for one in todo:
-                died = one.deaths + (one.lease_owner is not None)  # the last death is counted by who takes over
+                died = one.deaths + (
+                    one.lease_owner is not None
+                )  # the last death is counted by who takes over
                 if died >= self._max_deaths:
                     owner = self.runner.owner
                     await self.runner.database.awrite(partial(give_up, run_id=one.id, owner=owner))

@@ -286,7 +286,11 @@ class _Advance:
         """Whether a free loop was stopped by a limit of its own, and none of the whole flow's is reached."""
         whole = replace(self.node.limits, max_steps=UNBOUNDED)
         cancelled = self.reason is StopReason.CANCELLED
-        return isinstance(step, LoopStep) and not cancelled and stop_reason(self.standing, whole) not in _ENDS_ALL
+        return (
+            isinstance(step, LoopStep)
+            and not cancelled
+            and stop_reason(self.standing, whole) not in _ENDS_ALL
+        )
 
     def _failed(self, at: str, ended: Ended) -> RunState:
         step = self.table.steps[at]

@@ -39,7 +39,7 @@ from adjourn.nodes.state import FRESH, RunState
 from adjourn.nodes.stored_form import assistant_message, continued, is_paused
 from adjourn.nodes.texts import language_of, say
 from adjourn.nodes.tool import Tool
-from adjourn.nodes.tool_search import FIND_TOOLS, shown
+from adjourn.nodes.tool_search import FIND_TOOLS, MOST, shown
 
 log = logging.getLogger("adjourn.model")
 
@@ -76,7 +76,8 @@ class ModelNode:
         self.prices = prices or {}
         self._asked, self._forced, self._own = (model, *fallbacks), forced, list(provider_tools)
         self._bound: dict[tuple[str, ...], list[BoundModel]] = {}
-        self.models = self.showing([FIND_TOOLS] if FIND_TOOLS in self.tools else [*self.tools])
+        self.searches = len(self.tools) > MOST and FIND_TOOLS in self.tools
+        self.models = self.showing([FIND_TOOLS] if self.searches else [*self.tools])
         self.requests = Requests(self.models[0].name, system_prompt, max_history_tokens)
         if evidence is not None:
             evidence.check(self.tools)
@@ -136,7 +137,7 @@ class _Step:
         self.mended = self._mended()
         self.history = state["messages"] if self.mended is None else self.mended
         self.asking = Asking(
-            node.showing(shown(self.history, node.tools)) if FIND_TOOLS in node.tools else node.models,
+            node.showing(shown(self.history, node.tools)) if node.searches else node.models,
             node.requests.of(self.history, self._notes(), self.language),
             node.tools,
             run,
