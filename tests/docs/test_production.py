@@ -107,7 +107,7 @@ def test_c43_the_server_accepts_and_the_worker_drives(tmp_path: Path, model: Ope
         try:
             url = processes.start(serve, "--port", "0")["url"]
             run = request(f"{url}/runs", {"message": "Restart payments."})
-            assert (run["status"], run["steps"]) == ("running", [])
+            assert (run["status"], run["steps"]) == ("running", 0)
             processes.start(work)
             asked = until(f"{url}/runs/{run['id']}", "interrupted")
             answers = {asked["interrupts"][0]["id"]: {"action": "approve"}}

@@ -610,6 +610,7 @@ async def test_c21_a_call_that_was_abandoned_does_not_hold_up_its_family_for_eve
 async def test_c21_the_gate_lets_in_who_comes_first_and_loses_no_place():
     gate = Gate()
     first = await gate.enter(is_write=False)
+    assert first is not None
     write = asyncio.create_task(gate.enter(is_write=True))
     await asyncio.sleep(0)
     read = asyncio.create_task(gate.enter(is_write=False))
@@ -618,6 +619,7 @@ async def test_c21_the_gate_lets_in_who_comes_first_and_loses_no_place():
     write.cancel()
     await asyncio.wait({write})
     second = await asyncio.wait_for(read, 1)
+    assert second is not None
     write = asyncio.create_task(gate.enter(is_write=True))
     await asyncio.sleep(0)
     first.leave()

@@ -123,12 +123,9 @@ class Database:
 
     def _on_connect(self, connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # the driver begins nothing by itself; `_begin` does
-        for pragma in (
-            f"busy_timeout={BUSY_TIMEOUT_MS}",
-            "journal_mode=WAL",
-            f"synchronous={self.synchronous}",
-            "foreign_keys=ON",
-        ):
+        connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+        _to_wal(connection)
+        for pragma in (f"synchronous={self.synchronous}", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}")
 
     def read(self, work: Callable[[Connection], T]) -> T:
@@ -272,6 +269,19 @@ def was_given_up(error: BaseException) -> bool:
         return False
     cause: Any = error.orig
     return bool({getattr(cause, "sqlstate", None), *cause.args[:1]} & _GIVEN_UP)
+
+
+def _to_wal(connection: sqlite3.Connection) -> None:
+    """Let a file have a write-ahead log. SQLite does not wait for another process that does the same just now."""
+    end = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
 
 
 def _server_engine(url: sa.URL) -> Engine:

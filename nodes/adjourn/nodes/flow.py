@@ -272,7 +272,7 @@ class _Advance:
             return self._finish(StopReason.ANSWERED)  # the model's own words
         if ended.state is FlowStepState.DONE:
             self._done_with(at, ended.result)
-            if self.reason in _ENDS_ALL:  # the limit was reached as it ended
+            if self.reason and self.reason in _ENDS_ALL:  # the limit was reached as it ended
                 return self._finish(self.reason)
             return self._undone() if self.flow["failed"] is not None else self._next_of(at)
         step = self.table.steps[at]
