@@ -53,7 +53,8 @@ class Before:
         told = journal.told_keys(connection, run.id)
         last = journal.read_run(connection, run.id).last_event
         thread = run.thread_id
-        if run.parent_run_id is not None:  # the whole family's: the next task may ask another specialist for it
+        if run.parent_run_id is not None:
+            # the whole family's: the next task may ask another specialist for the same write
             thread = journal.read_run(connection, family.top(connection, run.id)).thread_id
         return cls(calls, told, journal.doubtful_digests(connection, thread), last)
 
@@ -87,7 +88,7 @@ class RunLog:
         self._early: dict[int, Event] = {}  # committed, waiting for a lower number that is on its way
         self._entered: dict[tuple[int, str], tuple[datetime, int]] = {}  # reads: since when, which attempt
         self._next = 1
-        self._begun: set[str] = set()  # keys of the steps that were said to begin: a flow may come to one twice
+        self._begun: set[str] = set()  # keys of `step_started`: a flow may come to one step twice
         self.learn(before)
 
     def learn(self, before: Before) -> None:
