@@ -334,7 +334,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_text_runs_and_imports_nothing(
+def test_c71_c84_hostile_text_runs_and_imports_nothing(
     text: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -386,7 +386,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
-def test_a_damaged_row_is_an_error_that_names_table_and_key(damage: tuple[str, str]) -> None:
+def test_c71_a_damaged_row_is_an_error_that_names_table_and_key(damage: tuple[str, str]) -> None:
     statement, table = damage
     with SQLAlchemySaver("sqlite://") as saver:
         where = put(saver, config(), {"messages": [HumanMessage("x", id="1")], "big": "y" * 100})

@@ -132,7 +132,7 @@ def test_one_thread_by_name_and_never_over_one_that_is_there(old: Old) -> None:
             list(import_threads(reading, saver, ["c"]))
 
 
-def test_hostile_rows_run_nothing_and_the_old_file_stays_as_it_was(
+def test_c71_hostile_rows_run_nothing_and_the_old_file_stays_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "old.db"

@@ -9,7 +9,8 @@ import pytest
 import sqlalchemy as sa
 from store.engines import Engines
 
-from adjourn.checkpoints import doorbell, leases
+from adjourn.checkpoints import doorbell, journal, leases
+from adjourn.checkpoints.events import StepStarted
 from adjourn.checkpoints.lifecycle import RunEvent
 from adjourn.graph import Runner, build_react
 from adjourn.graph.worker import Worker
@@ -85,6 +86,33 @@ async def test_workers_hold_to_the_limit_of_one_person(shared_url: str) -> None:
         await asyncio.wait({counting})
     assert sum(one.taken for one in workers) == 8
     assert max(seen) == 1
+
+
+def test_c91_deaths_are_counted_where_a_run_does_not_come_on(desk: Runner) -> None:
+    run = desk.start_sync("go")
+
+    def owner(*, lease_s: float) -> int:
+        return desk.database.write(
+            lambda c: leases.claim(c, run.id, RunEvent.RECOVER, owner="worker", lease_s=lease_s)
+        )
+
+    def deaths() -> int:
+        return desk.get_sync(run.id).row.deaths
+
+    for _ in range(3):  # it is handed back: nobody has died
+        fence = owner(lease_s=30)
+        desk.database.write(lambda c, fence=fence: leases.release(c, run.id, fence, active_ms=0))
+        assert deaths() == 0
+    owner(lease_s=-1)
+    for died in (1, 2):
+        assert desk.get_sync(run.id).row.died == died
+        fence = owner(lease_s=-1)
+        assert deaths() == died
+    step = StepStarted(run_id=run.id, path="", step=2)
+    desk.database.write(lambda c: journal.append_events(c, run.id, [step], fence=fence))
+    assert desk.get_sync(run.id).row.died == 1  # it came on before this death
+    owner(lease_s=-1)
+    assert deaths() == 1
 
 
 # -- being woken

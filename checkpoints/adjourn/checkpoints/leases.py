@@ -21,22 +21,28 @@ LEASE_S = (
     30.0  # three missed renewals at one each 10 s: longer than a collector's pause, shorter than a coffee
 )
 
-_claim = (
-    update(runs)
-    .where(runs.c.id == bindparam("run_id"), runs.c.status.in_(bindparam("from_", expanding=True)))
-    .values(
-        status=RunStatus.RUNNING.value,
-        fence=runs.c.fence + 1,
-        lease_owner=bindparam("owner"),
-        lease_until=bindparam("until"),
-        updated_at=bindparam("at"),
-    )
+_mine = update(runs).where(
+    runs.c.id == bindparam("run_id"), runs.c.status.in_(bindparam("from_", expanding=True))
 )
-# who let go of it gave the lease back; who died did not
-_claim_expired = _claim.where(or_(runs.c.lease_until.is_(None), runs.c.lease_until < bindparam("at"))).values(
-    deaths=runs.c.deaths + case((runs.c.lease_owner.is_(None), 0), else_=1)
+_owned = (
+    (runs.c.status, RunStatus.RUNNING.value),
+    (runs.c.fence, runs.c.fence + 1),
+    (runs.c.lease_owner, bindparam("owner")),
+    (runs.c.lease_until, bindparam("until")),
+    (runs.c.updated_at, bindparam("at")),
 )
-_claim = _claim.values(deaths=0)
+# Who let go of it gave the lease back; who died did not. A death after new events is the first one at its place.
+_deaths = case(
+    (runs.c.lease_owner.is_(None), runs.c.deaths),
+    (runs.c.last_event > runs.c.claimed_event, 1),
+    else_=runs.c.deaths + 1,
+)
+_here = (runs.c.claimed_event, runs.c.last_event)
+# in this order: MySQL sets one column after the other, and reads what it has set
+_claim = _mine.ordered_values((runs.c.deaths, 0), _here, *_owned)
+_claim_expired = _mine.where(
+    or_(runs.c.lease_until.is_(None), runs.c.lease_until < bindparam("at"))
+).ordered_values((runs.c.deaths, _deaths), _here, *_owned)
 _renew = (
     update(runs)
     .where(

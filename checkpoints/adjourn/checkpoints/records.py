@@ -89,12 +89,20 @@ class RunRow(_Row):
     lease_until: str | None = None
     fence: int = 0
     deaths: int = 0
+    claimed_event: int = 0
     priority: int = 0
     cancel_requested_at: str | None = None
     cancel_requested_by: str | None = None
     last_event: int = 0
     trace_context: str | None = None
     ended_at: str | None = None
+
+    @property
+    def died(self) -> int:
+        """How many owners died at the place where it stands, if the one that it has is dead too."""
+        if self.lease_owner is None:
+            return self.deaths
+        return 1 if self.last_event > self.claimed_event else self.deaths + 1
 
     @classmethod
     def of(cls, row: RowMapping) -> Self:

@@ -70,8 +70,9 @@ runs = Table(
     Column("lease_until", TIME),
     Column("fence", Integer, nullable=False, server_default="0", comment="grows with each owner"),
     Column(
-        "deaths", Integer, nullable=False, server_default="0", comment="owners lost by their death, one after the other"
+        "deaths", Integer, nullable=False, server_default="0", comment="owners lost by their death, one after the other, at the same place"
     ),
+    Column("claimed_event", Integer, nullable=False, server_default="0", comment="last_event when its owner came"),
     Column("priority", Integer, nullable=False, server_default="0", comment="workers take the highest first"),
     Column("cancel_requested_at", TIME, comment="somebody asked the owner to stop; NULL: nobody did"),
     Column("cancel_requested_by", ID),

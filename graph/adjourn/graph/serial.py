@@ -10,7 +10,8 @@ from adjourn.graph.react import Graph, distinct, join
 from adjourn.graph.routes import SERIAL, SERIAL_START, Node
 from adjourn.nodes.ask import AskNode
 from adjourn.nodes.finish import FinishNode
-from adjourn.nodes.flow import FlowModel, FlowNode
+from adjourn.nodes.flow import FlowNode
+from adjourn.nodes.flow_model import FlowModel
 from adjourn.nodes.flow_table import FlowTable, Step, ToolStep
 from adjourn.nodes.guards import Limits
 from adjourn.nodes.masking import Masker

@@ -44,7 +44,7 @@ class Worker:
     - `most_per_person`: runs of one person (`started_by`) that all workers together drive at once; two of them that look
       in the same moment may pass it by one for a moment. None: no limit.
     - `poll_s`: seconds between two looks when nothing is to be done.
-    - `max_deaths`: a run that loses so many owners by their death, one after the other, is `failed`.
+    - `max_deaths`: a run that loses so many owners by their death, one after the other and at the same place, is `failed`.
     - `drain_s`: seconds that the steps in hand may take at its end.
     """
 
@@ -119,10 +119,7 @@ class Worker:
             free = await self._free(room + len(apart))
             todo = [one for one in free if one.id not in apart][:room]
             for one in todo:
-                died = one.deaths + (
-                    one.lease_owner is not None
-                )  # the last death is counted by who takes over
-                if died >= self._max_deaths:
+                if one.died >= self._max_deaths:
                     owner = self.runner.owner
                     await self.runner.database.awrite(partial(give_up, run_id=one.id, owner=owner))
                 else:

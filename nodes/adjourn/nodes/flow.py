@@ -5,7 +5,6 @@ says where the flow goes. Functions and approvals are calls that this node makes
 to and written down like those of a model.
 """
 
-import copy
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 
 from adjourn.checkpoints.database import now
+from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.events import Message, StepStarted, ToolCall
 from adjourn.checkpoints.lifecycle import CallState, Effect, FlowStepState, StopReason
 from adjourn.nodes.assembly import AssembledCall, Turn, canonical
@@ -36,7 +36,6 @@ from adjourn.nodes.flow_table import (
 from adjourn.nodes.foreign import as_tool
 from adjourn.nodes.guards import Limits, Standing, stop_reason
 from adjourn.nodes.masking import Masker
-from adjourn.nodes.model import ModelNode
 from adjourn.nodes.planning import Planner
 from adjourn.nodes.questions import params_required
 from adjourn.nodes.run_context import RunContext, StepFacts, run_context
@@ -49,6 +48,7 @@ from adjourn.nodes.tool_search import MOST, find_tool
 
 MODEL = "flow"  # stands in `steps.model` where no model was asked
 ASK_PERSON = "ask_person"
+UNBOUNDED = 1_000_000  # model turns of a step: the flow itself counts them
 
 # A run that ends for one of these ends, whatever the step says about failures: there is no time or money to undo.
 _ENDS_ALL = (StopReason.CANCELLED, StopReason.TIMEOUT, StopReason.BUDGET_SPENT)
@@ -182,6 +182,10 @@ class _Advance:
         if at is None:
             self._begin_table()
             return self._next_of(None)
+        if at and at not in self.table.steps:
+            raise UsageError(
+                f"the flow of this app has no step {at!r}, which run {self.run.run_id} has reached; go on with the app that began it"
+            )
         if at == "":
             return self._finish(self.reason or StopReason.ANSWERED)
         ended = self._how_it_ended(self.table.steps[at])
@@ -550,47 +554,3 @@ def _approval(step: ApprovalStep) -> Tool:
         expires_in_s=step.expires_in_s,
         repeatable=True,
     )(agreed)
-
-
-class FlowModel:
-    """Asks the model in the way of the step in hand: with its tools alone, and within its limits."""
-
-    def __init__(self, node: FlowNode, models: Mapping[str, ModelNode], closing: ModelNode) -> None:
-        self.node = node
-        self.models = models
-        self.closing = closing
-
-    async def __call__(self, state: RunState, config: RunnableConfig) -> RunState:
-        flow = flow_of(state)
-        step = self.node.table.steps.get(flow["at"] or "")
-        model = copy.copy(self.closing if step is None else self.models[step.name])
-        model.limits = self._limits(step, flow)
-        result = await model(state, config)
-        if (
-            result.get("stop_reason") == StopReason.MAX_STEPS
-        ):  # a loop's last word has a number, which is taken now
-            result["step"] = state.get("step", 0) + 1
-        return result
-
-    def _limits(self, step: Step | None, flow: FlowState) -> Limits:
-        whole = self.node.limits
-        if not isinstance(step, LoopStep):
-            return replace(whole, max_steps=UNBOUNDED)
-        own, before = step.limits, flow["spent"]
-        return replace(
-            own,
-            max_steps=flow["began"] + own.max_steps,
-            max_active_s=_least(own.max_active_s, before["active_s"], whole.max_active_s),
-            max_wall_s=_least(own.max_wall_s, before["wall_s"], whole.max_wall_s),
-            max_total_tokens=_least(own.max_total_tokens, before["tokens"], whole.max_total_tokens),
-            max_cost=_least(own.max_cost, before["cost"], whole.max_cost),
-        )
-
-
-UNBOUNDED = 1_000_000  # the flow itself counts the model's turns
-
-
-def _least(own: Any, before: Any, whole: Any) -> Any:
-    """The lower of a step's own limit, counted from its beginning, and that of the flow; None is none."""
-    counted = None if own is None else before + own
-    return min((value for value in (counted, whole) if value is not None), default=None)

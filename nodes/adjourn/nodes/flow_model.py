@@ -1,0 +1,57 @@
+"""FlowModel: the model node of a flow, which asks in the way of the step in hand."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+
+from adjourn.checkpoints.lifecycle import StopReason
+from adjourn.nodes.flow import UNBOUNDED, FlowNode
+from adjourn.nodes.flow_state import FlowState, flow_of
+from adjourn.nodes.flow_table import LoopStep, Step
+from adjourn.nodes.guards import Limits
+from adjourn.nodes.model import ModelNode
+from adjourn.nodes.state import RunState
+
+
+class FlowModel:
+    """Asks the model in the way of the step in hand: with its tools alone, and within its limits."""
+
+    def __init__(self, node: FlowNode, models: Mapping[str, ModelNode], closing: ModelNode) -> None:
+        self.node = node
+        self.models = models
+        self.closing = closing
+
+    async def __call__(self, state: RunState, config: RunnableConfig) -> RunState:
+        flow = flow_of(state)
+        step = self.node.table.steps.get(flow["at"] or "")
+        model = copy.copy(self.closing if step is None else self.models[step.name])
+        model.limits = self._limits(step, flow)
+        result = await model(state, config)
+        if (
+            result.get("stop_reason") == StopReason.MAX_STEPS
+        ):  # a loop's last word has a number, which is taken now
+            result["step"] = state.get("step", 0) + 1
+        return result
+
+    def _limits(self, step: Step | None, flow: FlowState) -> Limits:
+        whole = self.node.limits
+        if not isinstance(step, LoopStep):
+            return replace(whole, max_steps=UNBOUNDED)
+        own, before = step.limits, flow["spent"]
+        return replace(
+            own,
+            max_steps=flow["began"] + own.max_steps,
+            max_active_s=_least(own.max_active_s, before["active_s"], whole.max_active_s),
+            max_wall_s=_least(own.max_wall_s, before["wall_s"], whole.max_wall_s),
+            max_total_tokens=_least(own.max_total_tokens, before["tokens"], whole.max_total_tokens),
+            max_cost=_least(own.max_cost, before["cost"], whole.max_cost),
+        )
+
+
+def _least(own: Any, before: Any, whole: Any) -> Any:
+    """The lower of a step's own limit, counted from its beginning, and that of the flow; None is none."""
+    counted = None if own is None else before + own
+    return min((value for value in (counted, whole) if value is not None), default=None)
