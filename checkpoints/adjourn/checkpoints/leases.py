@@ -4,9 +4,11 @@ A run is driven by one owner at a time. A claim raises the run's fence; each lat
 carries the number, in the same transaction as what it writes, and is refused when it is stale.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, case, func, or_, select, update
+from sqlalchemy import Column, Connection, bindparam, case, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from adjourn.checkpoints.compiled import Statement
@@ -24,7 +26,7 @@ LEASE_S = (
 _mine = update(runs).where(
     runs.c.id == bindparam("run_id"), runs.c.status.in_(bindparam("from_", expanding=True))
 )
-_owned = (
+_owned: Sequence[tuple[Column[Any], Any]] = (
     (runs.c.status, RunStatus.RUNNING.value),
     (runs.c.fence, runs.c.fence + 1),
     (runs.c.lease_owner, bindparam("owner")),
