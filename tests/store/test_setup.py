@@ -3,11 +3,12 @@
 import re
 import sqlite3
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
 from store.processes import put_once, run_all
 from store.stored_graphs import config, put, scalar, values_of
 
@@ -172,3 +173,23 @@ def test_c94_a_creation_that_was_cut_off_is_done_again(
     with SQLAlchemySaver(bare_url) as saver:
         assert values_of(saver, put(saver, config(), {"a": 1})) == {"a": 1}
         assert scalar(saver, "SELECT version FROM schema_version") == VERSION
+
+
+def test_c90_a_process_that_froze_in_a_transaction_does_not_hold_its_row_for_ever(
+    shared_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only PostgreSQL can end it; there, whoever waits for the row gets it."""
+    monkeypatch.setattr("adjourn.checkpoints.database.FROZEN_MS", 200)
+    frozen, other = Database(shared_url), Database(shared_url)
+    try:
+        if frozen.engine.dialect.name != "postgresql":
+            pytest.skip("only PostgreSQL ends the transaction of a frozen process")
+        frozen.setup()
+        with frozen.engine.connect() as connection, suppress(DBAPIError):
+            connection.execute(sa.text("LOCK TABLE runs IN ACCESS EXCLUSIVE MODE"))
+            other.write(lambda one: one.execute(sa.text("SELECT count(*) FROM runs")))
+            connection.execute(sa.text("SELECT 1"))
+            pytest.fail("the frozen one went on")
+    finally:
+        frozen.close()
+        other.close()

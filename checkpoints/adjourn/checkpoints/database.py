@@ -30,6 +30,7 @@ T = TypeVar("T")
 BUSY_TIMEOUT_MS = 30_000  # SQLite: how long a writer waits for another process's transaction
 WORKERS = 8  # threads that serve async callers: SQLite writes one at a time, so more would only queue
 ATTEMPTS = 5  # at a transaction that the database gives up for another one
+FROZEN_MS = 10_000  # a transaction of ours takes milliseconds; one that does nothing for so long has lost its process
 IDLE_S = 1.0  # unused for longer, a server's connection is tried before it is used: a restart takes as long
 CACHED_STATEMENTS = 256  # SQLite: prepared statements a connection keeps; the driver's 128 are too few
 
@@ -289,9 +290,18 @@ def _server_engine(url: sa.URL) -> Engine:
     engine = sa.create_engine(
         url, pool_size=WORKERS, max_overflow=WORKERS, isolation_level="READ COMMITTED", pool_use_lifo=True
     )
+    if engine.dialect.name == "postgresql":
+        event.listen(engine, "connect", _bound_idleness)
     event.listen(engine, "checkout", partial(_check_idle, engine.dialect))
     event.listen(engine, "checkin", _note_use)
     return engine
+
+
+def _bound_idleness(connection: Any, _record: Any) -> None:
+    """Let PostgreSQL end the transaction of a process that froze in it, which holds the rows of its run."""
+    was, connection.autocommit = connection.autocommit, True
+    connection.execute(f"SET idle_in_transaction_session_timeout = {FROZEN_MS}")
+    connection.autocommit = was
 
 
 def _check_idle(dialect: sa.Dialect, connection: Any, record: Any, _proxy: Any) -> None:
