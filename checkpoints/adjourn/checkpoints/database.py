@@ -1,7 +1,7 @@
 """The engine, its pragmas, transactions, and the threads on which async callers run them.
 
 One synchronous engine serves both worlds: an async caller runs a whole transaction on a worker thread,
-which costs a third of an async driver and leaves one code path (F-20). Writes on SQLite begin IMMEDIATE: a
+which costs a third of an async driver and leaves one code path. Writes on SQLite begin IMMEDIATE: a
 transaction that starts as a reader and then writes fails at once when another one wrote in between.
 """
 

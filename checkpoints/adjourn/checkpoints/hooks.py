@@ -33,7 +33,7 @@ class Outbox(Protocol):
 
     Without holding, a task's writes may be stored before the checkpoint that they lead to. A process that dies
     between the two leaves writes that LangGraph applies without running the task again, and the rows that
-    the task gave to the outbox are never written. Held writes are stored with the put, or not at all (F-23).
+    the task gave to the outbox are never written. Held writes are stored with the put, or not at all.
     """
 
     def hold(self, writes: Held) -> bool:

@@ -1,7 +1,7 @@
 """Threads of LangGraph's own SqliteSaver and PostgresSaver, brought over into this store.
 
 Their rows are read by their own savers, which must be installed, but with the strict list of types: a row
-that names any other class comes back as plain data, and nothing is imported or run by its name (F-26, C-71).
+that names any other class comes back as plain data, and nothing is imported or run by its name (C-71).
 The old database is opened for reading and stays as it is.
 """
 

@@ -19,7 +19,7 @@ from adjourn.checkpoints.codec import Ranges
 from adjourn.checkpoints.message_rows import MessageRow, Mould
 from adjourn.checkpoints.riding import Riders
 
-BLOCK = 16  # a channel takes numbers in blocks, so that its ranges stay whole beside other channels (F-29)
+BLOCK = 16  # a channel takes numbers in blocks, so that its ranges stay whole beside other channels
 MOST_THREADS = 256  # memories kept; the one used longest ago goes first
 MOST_ROWS = 20_000  # rows of one thread whose hashes are remembered; above it the memory starts again
 MOST_OBJECTS = 1_000  # message objects of one thread that are kept at least; older ones are then let go

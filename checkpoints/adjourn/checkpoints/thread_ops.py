@@ -166,7 +166,7 @@ def _shrink_namespace(connection: Connection, namespace: int, wanted: Callable[[
 
 
 def _delta_ancestors(rows: Rows, checkpoint_id: str) -> set[str]:
-    """The ancestors back to the nearest stored value of each DeltaChannel of a checkpoint (F-30)."""
+    """The ancestors back to the nearest stored value of each DeltaChannel of a checkpoint."""
     row = rows[checkpoint_id]
     counters = _tree("checkpoints", checkpoint_id, row.metadata).get("counters_since_delta_snapshot") or {}
     open_channels = set(counters) - set(_tree("checkpoints", checkpoint_id, row.channels))

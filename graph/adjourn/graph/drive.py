@@ -1,7 +1,7 @@
 """One owner drives one run: makes LangGraph go on from where the run stands, and writes down how it ended.
 
 The graph is given input, answers, or nothing; which of these is told by our tables and the thread's
-checkpoint together, never by LangGraph's `next` (F-33). While it works, the lease is renewed.
+checkpoint together, never by LangGraph's `next`. While it works, the lease is renewed.
 """
 
 import asyncio
@@ -175,7 +175,7 @@ class Drive:
         return state
 
     async def _input(self) -> Any:
-        """What makes LangGraph go on from where the run stands (F-33, F-34): input, answers, or nothing."""
+        """What makes LangGraph go on from where the run stands: input, answers, or nothing."""
         run = self._run
         snapshot = await self._graph.aget_state({"configurable": {"thread_id": run.thread_id}})
         if snapshot.values.get("run_id") != run.id:

@@ -128,7 +128,7 @@ def first_input(connection: Connection, run: RunRow, values: Mapping[str, Any]) 
 
     New input makes LangGraph drop what an unfinished run wrote but did not check in, so all of that run's
     messages are handed over again, closed by the outcomes that the ledger shows, with the new message
-    behind them (F-33). Message ids derive from runs, so that doing this twice is doing it once.
+    behind them. Message ids derive from runs, so that doing this twice is doing it once.
     """
     messages: list[AnyMessage] = []
     before = _run_of(connection, values.get("run_id"))

@@ -278,7 +278,7 @@ def check_answer(
 def check_custom(interrupt_id: str, schema: dict[str, Any], answer: Any) -> None:
     """Check the answer to a question of LangGraph's own `interrupt()`; raises `InvalidAnswer`.
 
-    None is refused: LangGraph cannot be resumed with it (F-7).
+    None is refused: LangGraph cannot be resumed with it.
     """
     if answer is None:
         raise InvalidAnswer(interrupt_id, {"": "an answer is needed; null is none"})

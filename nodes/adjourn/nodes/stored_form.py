@@ -29,7 +29,7 @@ SENT_AS: Final = "sent_as"
 
 
 def assistant_message(turn: Turn, message_id: str) -> AIMessage:
-    """A turn as it is stored. `message_id` is minted by us: a provider's own may repeat (F-39).
+    """A turn as it is stored. `message_id` is minted by us: a provider's own may repeat.
 
     Give only turns whose `problem` is None: a call without an id cannot be answered.
     """
