@@ -42,9 +42,7 @@ def test_c82_a_question_of_a_specialist_is_answered_elsewhere(shared_url: str) -
             tools=[publish],
             model=scripted(says("", call("publish", {}, id="c")), "it is out"),
         )
-        boss = scripted(
-            says("", call("delegate", {"specialist": "asker", "task": "go"}, id="d")), "all done"
-        )
+        boss = scripted(says("", call("delegate", {"specialist": "asker", "task": "go"}, id="d")), "all done")
         return Runner(build_supervisor(boss, [asker], name="team"), shared_url)
 
     with runner() as one:

@@ -30,7 +30,9 @@ T = TypeVar("T")
 BUSY_TIMEOUT_MS = 30_000  # SQLite: how long a writer waits for another process's transaction
 WORKERS = 8  # threads that serve async callers: SQLite writes one at a time, so more would only queue
 ATTEMPTS = 5  # at a transaction that the database gives up for another one
-FROZEN_MS = 10_000  # a transaction of ours takes milliseconds; one that does nothing for so long has lost its process
+FROZEN_MS = (
+    10_000  # a transaction of ours takes milliseconds; one that does nothing for so long has lost its process
+)
 IDLE_S = 1.0  # unused for longer, a server's connection is tried before it is used: a restart takes as long
 CACHED_STATEMENTS = 256  # SQLite: prepared statements a connection keeps; the driver's 128 are too few
 

@@ -51,7 +51,9 @@ class CheckpointNotFound(AdjournError):
 
     def __init__(self, run_id: str, checkpoint_id: str | None = None) -> None:
         which = f"no checkpoint {checkpoint_id!r}" if checkpoint_id else "no checkpoint"
-        super().__init__(f"run {run_id} has {which} in this store; `adjourn history {run_id}` lists what it has")
+        super().__init__(
+            f"run {run_id} has {which} in this store; `adjourn history {run_id}` lists what it has"
+        )
         self.run_id = run_id
         self.checkpoint_id = checkpoint_id
 

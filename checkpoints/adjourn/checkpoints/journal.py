@@ -477,17 +477,13 @@ def open_run(connection: Connection, thread_id: str) -> RunRow | None:
     return next(iter(found), None)
 
 
-_below = (
-    select(runs.c.id).where(runs.c.parent_run_id == bindparam("id_")).cte("below", recursive=True)
-)
+_below = select(runs.c.id).where(runs.c.parent_run_id == bindparam("id_")).cte("below", recursive=True)
 _below = _below.union(select(runs.c.id).where(runs.c.parent_run_id == _below.c.id))
 _spent_below = Statement(
-    lambda _: (
-        select(
-            func.coalesce(func.sum(runs.c.input_tokens + runs.c.output_tokens), 0),
-            func.coalesce(func.sum(runs.c.cost), 0.0),
-        ).where(runs.c.id.in_(select(_below.c.id)))
-    )
+    lambda _: select(
+        func.coalesce(func.sum(runs.c.input_tokens + runs.c.output_tokens), 0),
+        func.coalesce(func.sum(runs.c.cost), 0.0),
+    ).where(runs.c.id.in_(select(_below.c.id)))
 )
 
 

@@ -70,9 +70,15 @@ runs = Table(
     Column("lease_until", TIME),
     Column("fence", Integer, nullable=False, server_default="0", comment="grows with each owner"),
     Column(
-        "deaths", Integer, nullable=False, server_default="0", comment="owners lost by their death, one after the other, at the same place"
+        "deaths",
+        Integer,
+        nullable=False,
+        server_default="0",
+        comment="owners lost by their death, one after the other, at the same place",
     ),
-    Column("claimed_event", Integer, nullable=False, server_default="0", comment="last_event when its owner came"),
+    Column(
+        "claimed_event", Integer, nullable=False, server_default="0", comment="last_event when its owner came"
+    ),
     Column("priority", Integer, nullable=False, server_default="0", comment="workers take the highest first"),
     Column("cancel_requested_at", TIME, comment="somebody asked the owner to stop; NULL: nobody did"),
     Column("cancel_requested_by", ID),
@@ -232,7 +238,9 @@ audit = Table(
     Column("id", BIG, primary_key=True, autoincrement=True),
     Column("run_id", ID, nullable=False),
     Column("interrupt_id", ID),
-    Column("action", WORD, nullable=False, comment="started, answered, approved, refused, expired, recovered ..."),
+    Column(
+        "action", WORD, nullable=False, comment="started, answered, approved, refused, expired, recovered ..."
+    ),
     Column("by", ID),
     Column("data", LONG),
     Column("at", TIME, nullable=False),

@@ -30,7 +30,9 @@ class ToolContext:
     approved_by: str | None = None
     approved: bool = False
     cancelled: threading.Event = field(default_factory=threading.Event)
-    children: Any = field(default=None, repr=False)  # drives the runs of specialists; for the runtime's own tool
+    children: Any = field(
+        default=None, repr=False
+    )  # drives the runs of specialists; for the runtime's own tool
 
     @property
     def seconds_left(self) -> float | None:

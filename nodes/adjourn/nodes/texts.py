@@ -162,7 +162,10 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "{specialist} could not work: {why} Hand the task out again if it is still needed.",
         "zh": "{specialist} 无法工作：{why} 如果仍然需要，请重新委派。",
     },
-    "delegation.cancelled": {"en": "The work of {specialist} was cancelled.", "zh": "{specialist} 的工作已被取消。"},
+    "delegation.cancelled": {
+        "en": "The work of {specialist} was cancelled.",
+        "zh": "{specialist} 的工作已被取消。",
+    },
     "delegation.too_many": {
         "en": "No task can be handed out any more: {limit} were. Go on with what you have.",
         "zh": "不能再委派任务：已委派 {limit} 次。请用已有的内容继续。",

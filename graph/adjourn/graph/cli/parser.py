@@ -49,10 +49,13 @@ def demo(
     message: Annotated[str | None, typer.Option("--message", metavar="TEXT", help="What to ask it.")] = None,
     flow: Annotated[
         str | None,
-        typer.Option("--flow", metavar="open-database", help="A flow of fixed steps in place of the free loop."),
+        typer.Option(
+            "--flow", metavar="open-database", help="A flow of fixed steps in place of the free loop."
+        ),
     ] = None,
     supervisor: Annotated[
-        bool, typer.Option("--supervisor", help="A supervisor with two specialists in place of the free loop.")
+        bool,
+        typer.Option("--supervisor", help="A supervisor with two specialists in place of the free loop."),
     ] = False,
     json: Json = False,
     lang: Lang = None,
@@ -92,7 +95,9 @@ def run(
     set_: Annotated[
         Many,
         typer.Option(
-            "--set", metavar="FIELD=VALUE", help="With --history: a value that it waits for; may be given again."
+            "--set",
+            metavar="FIELD=VALUE",
+            help="With --history: a value that it waits for; may be given again.",
         ),
     ] = None,
     by: By = None,
@@ -285,19 +290,24 @@ def fork(
     *,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="CHECKPOINT", help="Its number or id, as history shows it. Without: the newest."),
+        typer.Option(
+            "--at", metavar="CHECKPOINT", help="Its number or id, as history shows it. Without: the newest."
+        ),
     ] = None,
     message: Annotated[
         str | None,
         typer.Option(
-            "--message", metavar="TEXT", help="Begin with this message; what was open there is closed in the fork."
+            "--message",
+            metavar="TEXT",
+            help="Begin with this message; what was open there is closed in the fork.",
         ),
     ] = None,
     thread: Annotated[
         str | None, typer.Option("--thread", metavar="ID", help="The new conversation's name.")
     ] = None,
     repeat_writes: Annotated[
-        bool, typer.Option("--repeat-writes", help="Allow writes that the run has made since to be made again.")
+        bool,
+        typer.Option("--repeat-writes", help="Allow writes that the run has made since to be made again."),
     ] = False,
     by: By = None,
     store: Store = DEFAULT_STORE,
@@ -373,11 +383,15 @@ def worker(
     ] = 8.0,
     drain: Annotated[
         float,
-        typer.Option("--drain", min=0, metavar="SECONDS", help="How long it waits at its end for steps in hand."),
+        typer.Option(
+            "--drain", min=0, metavar="SECONDS", help="How long it waits at its end for steps in hand."
+        ),
     ] = 30.0,
     health_port: Annotated[
         int | None,
-        typer.Option("--health-port", min=1, max=65535, metavar="PORT", help="Answers 200 on loopback there."),
+        typer.Option(
+            "--health-port", min=1, max=65535, metavar="PORT", help="Answers 200 on loopback there."
+        ),
     ] = None,
     store: Store = DEFAULT_STORE,
     app: App = None,
@@ -415,7 +429,9 @@ def serve(
     host: Annotated[
         str, typer.Option("--host", metavar="HOST", help="Where to listen. Others than loopback need tokens.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 takes a free one.")] = 8321,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="The port; 0 takes a free one.")
+    ] = 8321,
     tokens: Annotated[
         str | None,
         typer.Option(
