@@ -1,8 +1,5 @@
 """A flow that can be killed before and after each durable write, and inside each of its tools."""
 
-import asyncio
-import json
-import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -66,17 +63,3 @@ async def go(app: Runner, effects: Path) -> Run:
             by = next(one for one in people if one not in given)
             run = await app.resume(RUN, honest(run, world), by=by)
     return run
-
-
-def child(url: str, effects: str, last: int | None, out: str) -> None:
-    """The body of a process: go on, and be killed at point `last`; else leave in `out` how it came to its end."""
-    points = Points(last)
-    try:
-        app = runner(url, Path(effects), points)
-        run = asyncio.run(go(app, Path(effects)))
-        app.close()
-        app.database.close()
-        left: dict[str, Any] = {"status": run.status, "points": points.count}
-    except BaseException:
-        left = {"error": traceback.format_exc()}
-    Path(out).write_text(json.dumps(left))

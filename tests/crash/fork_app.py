@@ -1,14 +1,13 @@
 """A fork that can be killed at any labelled point: before and after each durable write, and inside each tool."""
 
-import asyncio
-import json
-import traceback
 from pathlib import Path
 
-from crash.kill_app import RUN, Points, honest, runner
+from crash.kill_app import RUN, honest, runner
 
 from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.graph import Run, Runner
+
+__all__ = ["FORK", "forked", "go", "runner"]
 
 FORK = "forked"  # the fork's thread
 
@@ -31,17 +30,3 @@ async def go(app: Runner, effects: Path) -> Run:
         else:
             run = await app.recover(run.id)
     return run
-
-
-def child(url: str, effects: str, last: int, out: str) -> None:
-    """The body of a process: fork and go on, and be killed at point `last`; else leave how it ended in `out`."""
-    points = Points(last)
-    try:
-        app = runner(url, Path(effects), points)
-        run = asyncio.run(go(app, Path(effects)))
-        app.close()
-        app.database.close()
-        left = {"status": run.status, "points": points.count}
-    except BaseException:
-        left = {"error": traceback.format_exc()}
-    Path(out).write_text(json.dumps(left))

@@ -4,11 +4,8 @@ The points are counted in the order in which the process comes by them; at the g
 with SIGKILL, so that nothing after it is done, no handler runs and no buffer is flushed.
 """
 
-import asyncio
-import json
 import os
 import signal
-import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -139,17 +136,3 @@ async def go(app: Runner, effects: Path) -> Run:
         else:
             run = await app.recover(RUN)
     return run
-
-
-def child(url: str, effects: str, last: int | None, out: str) -> None:
-    """The body of a process: go on, and be killed at point `last`; else leave in `out` how it came to its end."""
-    points = Points(last)
-    try:
-        app = runner(url, Path(effects), points)
-        run = asyncio.run(go(app, Path(effects)))
-        app.close()
-        app.database.close()
-        left = {"status": run.status, "points": points.count}
-    except BaseException:
-        left = {"error": traceback.format_exc()}
-    Path(out).write_text(json.dumps(left))

@@ -1,8 +1,5 @@
 """A supervisor with two specialists, one that writes and one that asks, which can be killed at any point."""
 
-import asyncio
-import json
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -107,17 +104,3 @@ async def go(app: Runner, effects: Path) -> Run:
         else:
             run = await app.resume(RUN, honest(run, effects), by="li")
     return run
-
-
-def child(url: str, effects: str, last: int | None, out: str) -> None:
-    """The body of a process: go on, and be killed at point `last`; else leave in `out` how it came to its end."""
-    points = Points(last)
-    try:
-        app = runner(url, Path(effects), points)
-        run = asyncio.run(go(app, Path(effects)))
-        app.close()
-        app.database.close()
-        left: dict[str, Any] = {"status": run.status, "points": points.count}
-    except BaseException:
-        left = {"error": traceback.format_exc()}
-    Path(out).write_text(json.dumps(left))

@@ -5,75 +5,20 @@ brought to its end by others, and judged by SQL and by the file of effects. `ADJ
 point; else at every second one, by turns.
 """
 
-import asyncio
-import json
 import os
-import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from crash import flow_app, team_app
-from crash.kill_app import Points
-from crash.processes import PROCESSES
+from crash.processes import Case
 
 EVERY = int(os.environ.get("ADJOURN_KILLS", "300")) >= 1_000
 
 
-class Case:
-    """One run of an app, its database and its effects."""
-
-    def __init__(self, folder: Path, app: Any) -> None:
-        folder.mkdir()
-        self.app = app
-        self.file, self.effects, self.out = folder / "adjourn.db", folder / "effects", folder / "out"
-        self.url = f"sqlite:///{self.file}"
-
-    def process(self, last: int | None) -> bool:
-        """A process that goes on until point `last`. Whether it was killed there."""
-        process = PROCESSES.Process(
-            target=self.app.child, args=(self.url, str(self.effects), last, str(self.out))
-        )
-        process.start()
-        process.join(60)
-        assert not process.is_alive()
-        if not self.out.exists():
-            return True
-        left = json.loads(self.out.read_text())
-        assert "error" not in left, left["error"]
-        return False
-
-    def finish(self, answer: str) -> None:
-        """The owner is dead; another one goes on to the end."""
-        if self.file.exists():
-            with sqlite3.connect(self.file) as connection:
-                connection.execute(
-                    "UPDATE runs SET lease_until = '2000-01-01T00:00:00.000000Z'"
-                    " WHERE status = 'running' AND parent_run_id IS NULL"
-                )
-            connection.close()
-        app = self.app.runner(self.url, self.effects, Points())
-        try:
-            run = asyncio.run(self.app.go(app, self.effects))
-            assert (run.status, run.stop_reason, run.answer) == ("finished", "answered", answer), run.error
-        finally:
-            app.close()
-            app.database.close()
-
-    def select(self, statement: str) -> list[tuple[Any, ...]]:
-        connection = sqlite3.connect(self.file)
-        try:
-            return connection.execute(statement).fetchall()
-        finally:
-            connection.close()
-
-    def done(self) -> list[str]:
-        return self.effects.read_text().split("\n")[:-1]
-
-
 def judge_flow(case: Case) -> None:
-    done = case.done()
+    done = case.effects.read_text().split("\n")[:-1]
     assert list(dict.fromkeys(done)) == ["find", "quota", "create", "verify"]
     assert done.count("create") == 1
     steps = case.select("SELECT step, status FROM flow_steps ORDER BY position")
@@ -85,7 +30,7 @@ def judge_flow(case: Case) -> None:
 
 
 def judge_team(case: Case) -> None:
-    done = case.done()
+    done = case.effects.read_text().split("\n")[:-1]
     assert (done.count("note"), done.count("publish")) == (1, 1)
     assert set(done) == {"look", "note", "publish"}
     runs = case.select("SELECT path, status, stop_reason, lease_owner FROM runs ORDER BY path")
@@ -110,13 +55,15 @@ def test_c78_c81_c82_killed_at_any_point_it_finishes_in_order_and_writes_once(
     whole = Case(tmp_path / "whole", app)
     assert not whole.process(None)
     judge(whole)
-    points = json.loads(whole.out.read_text())["points"]
+    points = whole.left()["points"]
     assert points > 50
 
     def play(last: int) -> None:
         case = Case(tmp_path / f"case{last}", app)
         case.process(last)  # side by side, a few points more or less are come by
-        case.finish(answer)
+        case.bury()
+        run = case.finish()
+        assert (run.status, run.stop_reason, run.answer) == ("finished", "answered", answer), run.error
         judge(case)
 
     with ThreadPoolExecutor(2) as pool:

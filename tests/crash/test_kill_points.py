@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 from crash import kill_app
-from crash.kill_app import CALLS, Points
-from crash.processes import PROCESSES
+from crash.kill_app import CALLS
+from crash.processes import Case
 
+from adjourn.graph import Run, Runner
 from adjourn.nodes.counters import counters_of
 from adjourn.nodes.history import is_legal
 
@@ -26,56 +27,15 @@ KILLS = int(os.environ.get("ADJOURN_KILLS", "300"))
 SEED = int(os.environ.get("ADJOURN_SEED", "20261129"))
 
 
-class Case:
-    """One run, its database and its effects."""
+class Killed(Case):
+    """One run of `kill_app`, its database and its effects."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        self.file = folder / "adjourn.db"
-        self.url = f"sqlite:///{self.file}"
-        self.effects = folder / "effects"
-        self.out = folder / "out"
+        super().__init__(folder, kill_app)
 
-    def process(self, last: int | None) -> bool:
-        """A process that goes on until point `last`. Whether it was killed there; else it came to its end.
-
-        Told by what it leaves, not by its exit code: starting a process in one thread collects the exit codes
-        of those that other threads wait for.
-        """
-        self.out.unlink(missing_ok=True)
-        process = PROCESSES.Process(
-            target=kill_app.child, args=(self.url, str(self.effects), last, str(self.out))
-        )
-        process.start()
-        process.join(60)
-        assert not process.is_alive()
-        if not self.out.exists():
-            return True
-        left = json.loads(self.out.read_text())
-        assert "error" not in left, left["error"]
-        return False
-
-    def bury(self) -> None:
-        """The owner is known to be dead: nobody has to wait for its lease."""
-        with sqlite3.connect(self.file) as connection:
-            connection.execute(
-                "UPDATE runs SET lease_until = '2000-01-01T00:00:00.000000Z' WHERE status = 'running'"
-            )
-        connection.close()
-
-    def finish(self) -> None:
-        """Bring the run to its end here."""
-        points = Points()
-        app = kill_app.runner(self.url, self.effects, points)
-        try:
-            run = asyncio.run(kill_app.go(app, self.effects))
-            assert (run.status, run.stop_reason, run.answer) == ("finished", "answered", "all done"), (
-                run.error
-            )
-            self.judge_history(app)
-        finally:
-            app.close()
-            app.database.close()
+    def look(self, runner: Runner, run: Run) -> None:
+        assert (run.status, run.stop_reason, run.answer) == ("finished", "answered", "all done"), run.error
+        self.judge_history(runner)
 
     def judge_history(self, app) -> None:
         """C-14, C-15: legal, and one answer for each call."""
@@ -129,14 +89,13 @@ class Case:
 
 def play(folder: Path, first: int, second: int | None) -> int:
     """One case: killed at `first`, gone on, killed at `second`, brought to its end. How many kills were made."""
-    case = Case(folder)
+    case = Killed(folder)
     kills = 0
     for last in (first, second):
         if last is None:
             continue
         kills += case.process(last)
-        if case.file.exists():
-            case.bury()
+        case.bury()
     case.finish()
     case.judge()
     return kills
@@ -145,10 +104,10 @@ def play(folder: Path, first: int, second: int | None) -> int:
 @pytest.fixture(scope="module")
 def points(tmp_path_factory) -> int:
     """How many points a run has that nobody kills."""
-    case = Case(tmp_path_factory.mktemp("whole") / "case")
+    case = Killed(tmp_path_factory.mktemp("whole") / "case")
     assert not case.process(None)
     case.judge()
-    return json.loads(case.out.read_text())["points"]
+    return case.left()["points"]
 
 
 @pytest.mark.timeout(1800)

@@ -203,7 +203,7 @@ def test_an_error_that_nobody_expected_tells_nothing_of_the_inside(serve, monkey
     served = serve(served_app.plain)
 
     async def breaks(*_, **__):
-        raise RuntimeError("secret at /work/path")
+        raise RuntimeError("secret at /srv/path")
 
     monkeypatch.setattr(served.runner, "get", breaks)
     told_ = problem(served.api().get("/runs/run_1"), 500, "internal_error")

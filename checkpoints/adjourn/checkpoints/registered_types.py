@@ -33,9 +33,8 @@ class Registry:
 
     def register(self, *schemas: Any) -> None:
         """Let loading restore these classes, and those that their annotations name."""
-        for schema in schemas:
-            for kind in classes_in(schema):
-                self._known[type_name(kind)] = kind
+        for kind in classes_in(*schemas):
+            self._known[type_name(kind)] = kind
 
     def get(self, name: str) -> type | None:
         """The registered class of this stored name."""
@@ -124,15 +123,15 @@ def _restore_pydantic(kind: type[BaseModel], fields: dict[str, Any]) -> BaseMode
     return restored
 
 
-def classes_in(schema: Any) -> Iterator[type]:
-    """The classes that a schema names: itself, and those of its annotations, followed to the end."""
-    seen: list[Any] = []
-    waiting = [schema]
+def classes_in(*schemas: Any) -> Iterator[type]:
+    """The classes that schemas name: themselves, and those of their annotations, followed to the end."""
+    seen: dict[int, Any] = {}  # by identity, since not everything that is annotated has a hash
+    waiting = [*schemas]
     while waiting:
         current = waiting.pop()
-        if any(current is other for other in seen):
+        if id(current) in seen:
             continue
-        seen.append(current)
+        seen[id(current)] = current
         waiting.extend(typing.get_args(current))
         if isinstance(current, type) and not isinstance(current, types.GenericAlias):
             waiting.extend(_annotations(current))
@@ -143,6 +142,8 @@ def classes_in(schema: Any) -> Iterator[type]:
 def _annotations(kind: type) -> list[Any]:
     if kind.__module__ == "builtins" or issubclass(kind, Enum):
         return []
+    if issubclass(kind, BaseMessage) and kind.__module__.startswith("langchain_core."):
+        return []  # the codec's own list knows them, and what they hold
     try:
         return list(typing.get_type_hints(kind).values())
     except (NameError, TypeError, AttributeError):  # an annotation that cannot be resolved names nothing

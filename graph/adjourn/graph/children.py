@@ -101,15 +101,11 @@ class Working:
 
     def _new(self, runner: "Owning", name: str, task: str, step: int, call_id: str) -> RunRow:
         parent = self._run
-        run = starts.new_run(
+        run = runner.new_row(
             task,
             thread_id=f"{parent.id}/{step}/{shortened(call_id, CALL_SHOWN)}",
             by=parent.started_by,
             run_id=child_id(parent.id, step, call_id),
-            graph=runner.name,
-            signature=runner.signature,
-            owner=runner.owner,
-            lease_s=runner.lease_s,
         )
         path = f"{parent.path}/{name}" if parent.path else name
         return replace(run, parent_run_id=parent.id, parent_step=step, parent_call_id=call_id, path=path)

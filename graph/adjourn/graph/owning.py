@@ -25,7 +25,7 @@ from adjourn.checkpoints.events import Event
 from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.checkpoints.records import Interrupt, RunRow
 from adjourn.checkpoints.saver import SQLAlchemySaver
-from adjourn.graph import expiring
+from adjourn.graph import expiring, starts
 from adjourn.graph.background import Background
 from adjourn.graph.cancelling import CancelWatch
 from adjourn.graph.children import Family, Working
@@ -173,6 +173,28 @@ class Owning:
         if run.graph != self.name:
             raise WrongGraph(run_id, run.graph, self.name)
         return run
+
+    def new_row(
+        self,
+        message: str,
+        *,
+        thread_id: str | None,
+        by: str | None,
+        run_id: str | None = None,
+        priority: int = 0,
+    ) -> RunRow:
+        """The row of a run of this graph that is about to start here. Raises `UsageError` for an empty message."""
+        return starts.new_run(
+            message,
+            thread_id=thread_id,
+            by=by,
+            run_id=run_id,
+            graph=self.name,
+            signature=self.signature,
+            owner=self.owner,
+            lease_s=self.lease_s,
+            priority=priority,
+        )
 
     def like(self, graph: Graph) -> Self:
         """A runner of a specialist's graph over the same store, with the same settings."""

@@ -1,28 +1,21 @@
 """Runs as they stand in a store: read without LangGraph, so that looking at runs starts quickly."""
 
-from collections.abc import Sequence
-
 from sqlalchemy import Connection
 
 from adjourn.checkpoints import family, flow_rows, journal
 from adjourn.checkpoints.errors import RunNotFound, UsageError
-from adjourn.checkpoints.lifecycle import InterruptState
-from adjourn.checkpoints.records import Interrupt
 from adjourn.graph.run import Run
 
 
 def read_run(connection: Connection, run_id: str) -> Run:
     """A run with all that belongs to it, in one transaction. Raises `RunNotFound`."""
-    questions: Sequence[Interrupt] = journal.read_interrupts(connection, run_id)
-    everybodys = family.read_interrupts(connection, run_id, state=InterruptState.OPEN)
     return Run(
         journal.read_run(connection, run_id),
         journal.read_steps(connection, run_id),
         journal.read_calls(connection, run_id),
-        questions,
+        journal.read_interrupts(connection, run_id),
         journal.read_audit(connection, run_id),
         flow_rows.read(connection, run_id),
-        [one for one in everybodys if one.run_id != run_id],
         [read_run(connection, one) for one in family.children(connection, run_id)],
     )
 

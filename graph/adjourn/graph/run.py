@@ -16,7 +16,7 @@ class Run:
     """One run, as it stood when it was read: it does not change by itself; `Runner.get` reads it again.
 
     `interrupts` holds the open questions, `questions` all that were ever asked, `audit` who did what to it,
-    `flow` the steps of its flow, where it has one, `children` the runs of its specialists, `below` their open questions.
+    `flow` the steps of its flow, where it has one, `children` the runs of its specialists.
     """
 
     row: RunRow
@@ -25,14 +25,13 @@ class Run:
     questions: Sequence[Interrupt] = ()
     audit: Sequence[AuditRow] = ()
     flow: Sequence[FlowStepRow] = ()
-    below: Sequence[Interrupt] = ()
     children: "Sequence[Run]" = ()
     runner: Any = field(
         default=None, compare=False
     )  # that read it; what a form in a notebook answers through
 
     def __reduce__(self) -> tuple[Any, ...]:
-        parts = (self.row, self.steps, self.calls, self.questions, self.audit, self.flow, self.below)
+        parts = (self.row, self.steps, self.calls, self.questions, self.audit, self.flow)
         return Run, (*parts, self.children)
 
     def form(self, *, by: str | None = None) -> Any:
@@ -83,7 +82,8 @@ class Run:
     @property
     def interrupts(self) -> tuple[Interrupt, ...]:
         """The open questions, in the order of their calls, then those of its specialists."""
-        return (*(one for one in self.questions if one.state == InterruptState.OPEN), *self.below)
+        own = (one for one in self.questions if one.state == InterruptState.OPEN)
+        return (*own, *(one for child in self.children for one in child.interrupts))
 
     @property
     def shown_reason(self) -> str:

@@ -80,17 +80,7 @@ class Runner(TimeTravel):
         the runner's if None: a message that waits in line finds the thread as the run before it leaves it.
         """
         waits = self.busy if busy is None else as_busy(busy)
-        run = starts.new_run(
-            message,
-            thread_id=thread_id,
-            by=by,
-            run_id=run_id,
-            graph=self.name,
-            signature=self.signature,
-            owner=self.owner,
-            lease_s=self.lease_s,
-            priority=priority,
-        )
+        run = self.new_row(message, thread_id=thread_id, by=by, run_id=run_id, priority=priority)
 
         def begin(connection: Connection) -> Begun:
             if admit is not None:

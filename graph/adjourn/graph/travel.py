@@ -9,7 +9,6 @@ from adjourn.checkpoints import journal
 from adjourn.checkpoints.codec import Codec
 from adjourn.checkpoints.forking import seed_thread
 from adjourn.checkpoints.lifecycle import RunStatus
-from adjourn.checkpoints.records import RunRow
 from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.graph import starts
 from adjourn.graph.answering import Answering
@@ -64,7 +63,7 @@ class TimeTravel(Answering):
         original = await self._mine(run_id)
         past = Past(self.database, self.graph, self.masker)
         begins_at = await past.to_fork(original, checkpoint, anew=message is not None)
-        run = self._new_run(original.input if message is None else message, thread_id, by)
+        run = self.new_row(original.input if message is None else message, thread_id=thread_id, by=by)
         wanted = Wanted(original.id, begins_at, message, repeat_writes)
         forker = Forker(self.database, self._codec(), self.masker, self.keyring)
 
@@ -98,29 +97,15 @@ class TimeTravel(Answering):
         A history with calls that lack their answer is mended (C-15). Raises `UsageError` for what is no history, and
         for a thread that exists.
         """
-        run = self._new_run("history", thread_id, by)
+        run = self.new_row("history", thread_id=thread_id, by=by)
         history, words = begin_with(messages, values, run_id=run.id, tools=self.tools)
-        run = self._new_run(words, run.thread_id, by, run.id)
+        run = self.new_row(words, thread_id=run.thread_id, by=by, run_id=run.id)
 
         def begin(connection: Connection) -> Begun:
             seed_thread(connection, self._codec(), run.thread_id, {"messages": history})
             return Begun(run, starts.store(connection, run))
 
         return await self._own(begin, on_event)
-
-    def _new_run(
-        self, message: str, thread_id: str | None, by: str | None, run_id: str | None = None
-    ) -> RunRow:
-        return starts.new_run(
-            message,
-            thread_id=thread_id,
-            by=by,
-            run_id=run_id,
-            graph=self.name,
-            signature=self.signature,
-            owner=self.owner,
-            lease_s=self.lease_s,
-        )
 
     def _codec(self) -> Codec:
         return cast(SQLAlchemySaver, self.graph.checkpointer).codec

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import hmac
 import json
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -58,9 +59,7 @@ class Keyring:
     @staticmethod
     def new_key() -> str:
         """A key that nobody else has."""
-        from cryptography.fernet import Fernet
-
-        return Fernet.generate_key().decode()
+        return base64.urlsafe_b64encode(os.urandom(32)).decode()  # Fernet's, without its import
 
     def __bool__(self) -> bool:
         return bool(self._keys)
