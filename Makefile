@@ -35,15 +35,29 @@ lint: .venv/.ready ## style, types, direction of imports
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports
 
-bench: .venv/.ready ## the store beside LangGraph's own savers, long streams beside the bare client
+bench: .venv/.ready ## the store beside LangGraph's own savers, long streams beside the bare client, agents beside create_agent
 	@$(BIN)/python tests/bench/bench_store.py
 	@$(BIN)/python tests/bench/bench_stream.py
+	@$(BIN)/python tests/bench/bench_turns.py
+	@$(BIN)/python tests/bench/bench_loop.py
+	@$(BIN)/python tests/bench/bench_start.py
 
-soak: .venv/.ready ## the proofs of scale: a minute of writing, races of 500 rounds, 1,000 runs that wait, workers that die
+compared: .venv/.ready ## the tables of docs/compared.md, made anew: about five minutes on a quiet machine
+	@$(BIN)/python tests/bench/faults.py --docs
+	@$(BIN)/python tests/bench/bench_turns.py --docs
+	@$(BIN)/python tests/bench/where.py --docs
+	@$(BIN)/python tests/bench/bench_loop.py --docs
+	@$(BIN)/python tests/bench/bench_start.py --docs
+
+soak: .venv/.ready ## everything at once for ten minutes (ADJOURN_SOAK_S), with kills; judged by SQL alone
+	@$(BIN)/python tests/soak/run_soak.py
+
+scale: .venv/.ready ## the proofs of scale: a minute of writing, races, 1,000 runs that wait, workers that die, restarts, runs detached
 	@ADJOURN_SOAK_S=60 ADJOURN_AGENTS=100 $(BIN)/python -m pytest tests/store/test_scale.py --timeout 600
 	@ADJOURN_RACES=500 ADJOURN_WAITING=1000 $(BIN)/python -m pytest tests/store/test_races.py -s
-	@ADJOURN_FLEET_RUNS=2000 ADJOURN_FLEET_WORKERS=4 $(BIN)/python -m pytest tests/store/test_fleet.py -s
-	@ADJOURN_DETACHED=1 $(BIN)/python -m pytest tests/runs/test_scenarios.py tests/runs/test_interrupts.py
+	@ADJOURN_FLEET_RUNS=2000 ADJOURN_FLEET_WORKERS=4 ADJOURN_FLEET_PAUSE_S=14 $(BIN)/python -m pytest tests/store/test_fleet.py -s
+	@ADJOURN_RESTARTS=120 ADJOURN_RESTART_CLIENTS=12 ADJOURN_RESTART_WORKERS=2 $(BIN)/python -m pytest tests/server/test_restarts.py -s
+	@ADJOURN_DETACHED=1 $(BIN)/python -m pytest tests/runs -n auto --maxprocesses 4
 
 langgraph-tests: .venv/.ready ## LangGraph's own tests on this saver: make langgraph-tests CHECKOUT=DIR
 	@$(BIN)/python tests/store/langgraph_suite.py $(CHECKOUT)
@@ -57,7 +71,10 @@ crash: .venv/.ready ## kill runs at every point, 2,000 times
 build: .venv/.ready ## the wheel, and the smoke test against it in an empty environment
 	@$(BIN)/python tests/packaging/build_and_smoke.py
 
+docs: .venv/.ready ## the documentation as a site, in build/docs/site
+	@$(BIN)/python tests/docs/website.py
+
 format: .venv/.ready ## let ruff write the code its way
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-.PHONY: help setup demo test lint bench soak faults langgraph-tests crash build format
+.PHONY: help setup demo test lint bench compared soak scale faults langgraph-tests crash build docs format

@@ -68,7 +68,8 @@ async def by_openai(url: str, name: str) -> int:
 
 
 @asynccontextmanager
-async def _chat(url: str, name: str) -> AsyncIterator[ChatOpenAI]:
+async def chat(url: str, name: str) -> AsyncIterator[ChatOpenAI]:
+    """langchain-openai on the server's model of this name."""
     client = openai.DefaultAsyncHttpxClient()  # its own: langchain-openai's outlives the event loop
     try:
         yield ChatOpenAI(base_url=url, api_key="x", model=name, http_async_client=client)
@@ -78,13 +79,13 @@ async def _chat(url: str, name: str) -> AsyncIterator[ChatOpenAI]:
 
 async def by_langchain(url: str, name: str) -> int:
     """langchain-openai, its chunks thrown away."""
-    async with _chat(url, name) as model:
+    async with chat(url, name) as model:
         return sum([len(str(chunk.content)) async for chunk in model.astream([HumanMessage("x")])])
 
 
 async def by_model_node(url: str, name: str) -> int:
     """From the socket to the state: the plan of a step, or its message."""
-    async with _chat(url, name) as model:
+    async with chat(url, name) as model:
         node = ModelNode(model, [save])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # nodes without a ledger say so

@@ -9,18 +9,16 @@ where a write must be on the disk; `FULL`: both at FULL. `--docs` writes the tab
 
 import argparse
 import asyncio
-import os
 import statistics
 import tempfile
 import time
 import warnings
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import date
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from compared import write
 from langchain.agents import create_agent
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
@@ -29,7 +27,6 @@ from adjourn.graph import Limits, Runner, build_react
 from adjourn.nodes import ScriptedModel, tool
 from adjourn.nodes.scripted import call, says
 
-BEGIN, END = "<!-- turns -->", "<!-- /turns -->"
 CASES = ((10, 300), (50, 300), (200, 300), (200, 5_000))  # turns, characters of each result
 AIMS = {("as shipped", 10, 300): 0.7, ("as shipped", 200, 300): 0.5, ("as shipped", 200, 5_000): 0.27,
         ("FULL", 10, 300): 1.0, ("FULL", 200, 300): 0.65, ("FULL", 200, 5_000): 0.35}  # fmt: skip
@@ -139,21 +136,6 @@ async def table(rounds: int) -> list[str]:
     return lines
 
 
-def write(lines: list[str]) -> None:
-    """The table between its markers in docs/compared.md, with what it was made with."""
-    file = Path(__file__).parents[2] / "docs" / "compared.md"
-    packages = ("langchain", "langgraph", "langgraph-checkpoint-sqlite", "adjourn")
-    versions = ", ".join(f"{name} {version(name)}" for name in packages)
-    before, rest = file.read_text(encoding="utf-8").split(BEGIN)
-    after = rest.split(END)[1]
-    load = os.getloadavg()[0]
-    made = (
-        f"Made {date.today()} by `python tests/bench/bench_turns.py --docs` with {versions}, on {os.cpu_count()} cores "
-        f"(load {load:.1f}).\n\n" + "\n".join(lines)
-    )
-    file.write_text(f"{before}{BEGIN}\n{made}\n{END}{after}", encoding="utf-8")
-
-
 def main() -> None:
     """Measure, print, and write where asked."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -163,7 +145,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     lines = asyncio.run(table(given.rounds))
     if given.docs:
-        write(lines)
+        write("turns", "python tests/bench/bench_turns.py --docs", lines)
 
 
 if __name__ == "__main__":

@@ -20,11 +20,12 @@ import warnings
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from datetime import date
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # where `bench` is, for the tests and as a program
+
+from bench.compared import write
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -38,7 +39,6 @@ from adjourn.nodes.scripted import call, says
 GO: Any = {"messages": [{"role": "user", "content": "go"}]}
 T: Any = {"configurable": {"thread_id": "t"}}
 FINE = "fine: "
-BEGIN, END = "<!-- faults -->", "<!-- /faults -->"
 
 
 def model(*turns: Any) -> ScriptedModel:
@@ -565,19 +565,8 @@ async def main(names: list[str]) -> int:
         else:
             print(lines[-1], flush=True)
     if "--docs" in names and not wanted:
-        _write(lines)
+        write("faults", "make faults", lines)
     return min(bad, 1)
-
-
-def _write(lines: list[str]) -> None:
-    """The table between its markers in docs/compared.md, with the date and the versions."""
-    file = Path(__file__).parents[2] / "docs" / "compared.md"
-    packages = ("langchain", "langgraph", "langgraph-checkpoint-sqlite", "adjourn")
-    versions = ", ".join(f"{name} {version(name)}" for name in packages)
-    before, rest = file.read_text(encoding="utf-8").split(BEGIN)
-    after = rest.split(END)[1]
-    made = f"Made {date.today()} by `make faults` with {versions}.\n\n" + "\n".join(lines)
-    file.write_text(f"{before}{BEGIN}\n{made}\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,14 @@ from adjourn.graph import Run, Runner
 os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
-    ["crash.kill_app", "crash.flow_app", "crash.team_app", "crash.fork_app", "runs.crash_app"]
+    [
+        "crash.kill_app",
+        "crash.flow_app",
+        "crash.team_app",
+        "crash.graphs_app",
+        "crash.fork_app",
+        "runs.crash_app",
+    ]
 )
 
 

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 READMES = {"en": ROOT / "README.md", "zh": ROOT / "README.zh.md"}
 
 _FENCE = r"```\w*\n(.*?)```"
@@ -38,6 +39,17 @@ def file(text: str, name: str) -> str:
     if found is None:
         raise LookupError(f"there is no fence marked <!-- file: {name} -->")
     return found[1]
+
+
+def files(text: str) -> dict[str, str]:
+    """Every file of a document: name -> code."""
+    return {name: file(text, name) for name in re.findall(r"<!-- file: (\S+) -->", text)}
+
+
+def fences(text: str, language: str) -> list[str]:
+    """The inside of every fence of this language that has no mark."""
+    found = re.finditer(rf"^(<!-- [^\n]* -->\n+)?```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return [one[2] for one in found if one[1] is None]
 
 
 def session_spans(text: str) -> list[tuple[int, int]]:

@@ -10,7 +10,9 @@ from docs.blocks import ROOT
 CONTRACT = ROOT / "docs" / "contract.md"
 TESTS = ROOT / "tests"
 
-_ITEM = re.compile(r"^- C-(\d+) ", re.MULTILINE)
+_ITEM = re.compile(
+    r"^- \[C-(\d+)\]\(#proof-c-\1\) ", re.MULTILINE
+)  # the number leads to its row of the table
 
 
 def items(text: str) -> list[int]:
@@ -44,6 +46,11 @@ def table(text: str) -> str:
     by_item = proofs()
     lines = ["\n| item | proof |\n|---|---|\n"]
     for item in sorted(items(text)):
-        names = "<br>".join(f"`{one}`" for one in by_item.get(item, ())) or "not proven yet"
-        lines.append(f"| C-{item} | {names} |\n")
+        links = "<br>".join(map(_link, by_item.get(item, ()))) or "not proven yet"
+        lines.append(f'| <a id="proof-c-{item}"></a>C-{item} | {links} |\n')
     return "".join([*lines, "\n"])
+
+
+def _link(proof: str) -> str:
+    file, _, test = proof.partition("::")
+    return f"[`{test}`](../tests/{file})"

@@ -1,7 +1,7 @@
 """Write what is generated into the documents: `python tests/docs/refresh.py` after a change of the code.
 
-The READMEs: the machine's diagram, and the terminal sessions as they run now. docs/contract.md: the table of
-proofs. The notebooks: their outputs. Tests fail when one of them is stale.
+The READMEs: the machine's diagram. READMEs and pages: the terminal sessions as they run now, and in docs/sql.md what the
+recipes give. docs/contract.md: the table of proofs. The notebooks: their outputs. Tests fail when one of them is stale.
 """
 
 import sys
@@ -10,12 +10,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from docs.blocks import READMES, with_generated
+from docs import recipes
+from docs.blocks import DOCS, READMES, with_generated
 from docs.notebooks import NOTEBOOKS, executed, is_fresh, write
 from docs.proofs import CONTRACT, table
 from docs.session import rewritten
 
 from adjourn.graph.routes import mermaid
+
+FIRST_PAGES = (DOCS / "index.md", DOCS / "zh" / "index.md")
 
 
 def diagram() -> str:
@@ -23,8 +26,8 @@ def diagram() -> str:
     return f"```mermaid\n{mermaid()}\n```\n"
 
 
-def readme(text: str) -> str:
-    """A README with its diagram drawn from the table of routes."""
+def with_diagram(text: str) -> str:
+    """A document with its diagram drawn from the table of routes."""
     return with_generated(text, "machine", diagram())
 
 
@@ -43,7 +46,16 @@ def main() -> None:
     """Refresh every document that is stale."""
     for language, file in READMES.items():
         with tempfile.TemporaryDirectory() as folder:
-            _update(file, rewritten(readme(file.read_text(encoding="utf-8")), language, Path(folder)))
+            _update(file, rewritten(with_diagram(file.read_text(encoding="utf-8")), language, Path(folder)))
+    for page in FIRST_PAGES:
+        _update(page, with_diagram(page.read_text(encoding="utf-8")))
+    for page in sorted(DOCS.rglob("*.md")):
+        if "<!-- session -->" in page.read_text(encoding="utf-8"):
+            language = "zh" if page.parent.name == "zh" else "en"
+            with tempfile.TemporaryDirectory() as folder:
+                _update(page, rewritten(page.read_text(encoding="utf-8"), language, Path(folder)))
+    with tempfile.TemporaryDirectory() as folder:
+        _update(recipes.PAGE, recipes.rewritten(recipes.PAGE.read_text(encoding="utf-8"), Path(folder)))
     _update(CONTRACT, contract(CONTRACT.read_text(encoding="utf-8")))
     for notebook in NOTEBOOKS:
         with tempfile.TemporaryDirectory() as folder:

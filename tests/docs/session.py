@@ -1,8 +1,8 @@
 """Terminal sessions in a document: their commands are run again, and what they print is compared.
 
-A session is every fence of a document that is marked `<!-- session -->`, in order, in one folder. `adjourn` runs
-in this process, which is quick; that a run goes on in another process is proved in `tests/runs`. Ids, times and
-durations differ from one run to the next: they are masked for the comparison, and the ids that a
+A session is every fence of a document that is marked `<!-- session -->`, in order, in one folder, in which the document's
+files are. `adjourn` runs in this process, which is quick; that a run goes on in another process is proved in `tests/runs`.
+`python FILE.py` runs as it is. Ids, times and durations differ from one run to the next: they are masked for the comparison, and the ids that a
 document's commands name are put in place of the fresh ones. Long lines of data are cut.
 """
 
@@ -14,15 +14,16 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from docs.blocks import session_spans
+from docs.blocks import files, session_spans
 
 from adjourn.graph.cli import main
 
 PROGRAM = ".venv/bin/adjourn"  # as the Makefile starts it
+INSTALLED = "adjourn"  # as it is called where it is installed
 MADE_BY_MAKE = {"make demo": f"{PROGRAM} demo"}
 WIDTH = 150  # characters of a line of data in a document
 LOCALES = {"en": "C.UTF-8", "zh": "zh_CN.UTF-8"}
@@ -30,7 +31,7 @@ LOCALES = {"en": "C.UTF-8", "zh": "zh_CN.UTF-8"}
 _IDS = re.compile(r"\b(?:run_[0-9a-z]{13,18}|thr_[0-9a-z]{13,18}|int_[0-9a-f]{12}|call_[0-9a-f]{24})\b")
 _MASKS = (
     (re.compile(r"\b\d+ ms\b"), "N ms"),
-    (re.compile(r"\b\d+\.\d s\b"), "N s"),
+    (re.compile(r"\b\d+\.\d (s\b|秒)"), r"N \1"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"), "TIME"),
 )
 
@@ -64,6 +65,8 @@ def replayed(text: str, language: str, folder: Path) -> list[list[Command]]:
         place = written_ids.get(found[0])
         return next((one for one, at in fresh_ids.items() if at == place), found[0])
 
+    for name, code in files(text).items():
+        (folder / name).write_text(code, encoding="utf-8")
     with _as_user(language, folder):
         for block in sessions(text):
             blocks.append([])
@@ -87,36 +90,44 @@ def _number(words: str, known: dict[str, tuple[str, int]]) -> None:
 @contextlib.contextmanager
 def _as_user(language: str, folder: Path) -> Iterator[None]:
     """A user called wang in `folder`, with no settings of the command line in the environment."""
-    before, argv = dict(os.environ), sys.argv
+    before, argv, path = dict(os.environ), sys.argv, list(sys.path)
     for name in [one for one in os.environ if one.startswith(("ADJOURN_", "UV_RUN"))]:
         del os.environ[name]
     os.environ |= {"LOGNAME": "wang", "LC_ALL": LOCALES[language]}
-    sys.argv = [PROGRAM]
     try:
         with contextlib.chdir(folder):
             yield
     finally:
         os.environ.clear()
         os.environ.update(before)
-        sys.argv = argv
+        sys.argv, sys.path[:] = argv, path
 
 
 def _run(line: str) -> str | None:
     words = shlex.split(MADE_BY_MAKE.get(line, line))
-    if words[0] == PROGRAM:
-        return _cut(_adjourn(words[1:]))
-    if words[0] != "sqlite3":
-        raise ValueError(f"a session of a document may not run {words[0]!r}")
-    if shutil.which("sqlite3") is None:
-        return None
+    if words[0] in (PROGRAM, INSTALLED):
+        return _cut(_adjourn(words))
+    if words[0] == "sqlite3":
+        return _printed(words, {"LC_ALL": "C"}) if shutil.which("sqlite3") else None
+    if words[0] == "python":
+        return _cut(_printed([sys.executable, *words[1:]], {}))
+    raise ValueError(f"a session of a document may not run {words[0]!r}")
+
+
+def _printed(words: Sequence[str], environment: Mapping[str, str]) -> str:
+    """What a program prints, which ends well and has nothing to complain about."""
     done = subprocess.run(
-        words, capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": "C"}
+        words, capture_output=True, text=True, check=False, env={**os.environ, **environment}
     )
+    if done.returncode or done.stderr:
+        raise RuntimeError(f"{shlex.join(words)} ended with {done.returncode}: {done.stderr}")
     return done.stdout
 
 
-def _adjourn(words: Sequence[str]) -> str:
+def _adjourn(line: Sequence[str]) -> str:
+    program, *words = line
     printed = io.StringIO()
+    sys.argv = [program]  # the commands that it prints begin so
     with contextlib.redirect_stdout(printed):
         status = main(words)
     if status not in (0, 3):
@@ -127,8 +138,12 @@ def _adjourn(words: Sequence[str]) -> str:
 def _cut(output: str) -> str:
     """Lines of data at most `WIDTH` long; commands to paste stay whole."""
     lines = output.splitlines()
-    kept = [one if PROGRAM in one or len(one) <= WIDTH else f"{one[: WIDTH - 1]}…" for one in lines]
+    kept = [one if _is_command(one) or len(one) <= WIDTH else f"{one[: WIDTH - 1]}…" for one in lines]
     return "".join(f"{one}\n" for one in kept)
+
+
+def _is_command(line: str) -> bool:
+    return line.strip().startswith((f"{PROGRAM} ", f"{INSTALLED} "))
 
 
 def masked(blocks: Sequence[Sequence[Command]]) -> list[tuple[str, str]]:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from docs.blocks import READMES, ROOT, file, generated
-from docs.refresh import diagram
+from docs.blocks import DOCS, READMES, ROOT, file, generated
+from docs.refresh import FIRST_PAGES, diagram
 from docs.session import MADE_BY_MAKE, masked, replayed, sessions
 from wire.openai_server import OpenAIServer, fragment, streams
 
@@ -18,7 +18,7 @@ SCRIPTS = ("ops.py", "agree.py")
 DOCUMENTS = sorted(
     [
         *ROOT.glob("*.md"),
-        *(ROOT / "docs").glob("*.md"),
+        *DOCS.rglob("*.md"),
         *(ROOT / one / "README.md" for one in ("graph", "nodes", "checkpoints")),
     ]
 )
@@ -29,9 +29,11 @@ def text_of(language: str) -> str:
     return READMES[language].read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("language", READMES)
-def test_the_diagram_is_drawn_from_the_table_of_routes(language: str) -> None:
-    assert generated(text_of(language), "machine") == diagram(), STALE
+@pytest.mark.parametrize(
+    "document", [*READMES.values(), *FIRST_PAGES], ids=lambda one: one.relative_to(ROOT).as_posix()
+)
+def test_the_diagram_is_drawn_from_the_table_of_routes(document: Path) -> None:
+    assert generated(document.read_text(encoding="utf-8"), "machine") == diagram(), STALE
 
 
 @pytest.mark.parametrize("language", READMES)

@@ -75,11 +75,33 @@ class House:
             assert [event.number for event in stored] == list(range(1, len(stored) + 1))
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "in_process: it is about the process that drives, and makes no sense detached"
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Detached, leave out what is about the driving process itself."""
+    if ALL_DETACHED:
+        left_out = pytest.mark.skip(reason="it is about the process that drives")
+        for one in items:
+            if one.get_closest_marker("in_process"):
+                one.add_marker(left_out)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """The scenarios are played twice: driven where they are started, and by workers."""
     twice = metafunc.module.__name__.endswith("test_scenarios") and not ALL_DETACHED
     if twice and "house" in metafunc.fixturenames:
         metafunc.parametrize("house", ["here", "detached"], indirect=True)
+
+
+@pytest.fixture(autouse=ALL_DETACHED)
+def detached(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runners that a test makes by itself are driven by workers too."""
+    if getattr(request.module, "Runner", None) is Runner:
+        monkeypatch.setattr(request.module, "Runner", DetachedRunner)
 
 
 @pytest.fixture

@@ -1,58 +1,72 @@
 """A runner that only accepts, with a worker beside it that drives: to its caller it looks like any other.
 
 With `ADJOURN_DETACHED=1` the tests that take their runners from a `House` go through it. Events are then those that
-anybody would follow in the database; `text_delta`, which is not stored, is heard by nobody.
+anybody would follow in the database; `text_delta`, which is not stored, is heard by nobody. Tests that are about the
+process that drives (deltas, Ctrl-C, leases of its own, drains, keys that only it lacks) are marked `in_process` and left out then.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
+from adjourn.checkpoints.database import Database
+from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.graph import Run, Runner
+from adjourn.graph.owning import _harmless
 from adjourn.graph.worker import Worker
 
 POLL_S = 0.01
 
 
 class DetachedRunner(Runner):
-    """`start` and `resume` accept, and return when a worker has brought the run to where it waits or has ended."""
+    """Each method accepts, and returns when a worker has brought the run to where it waits or has ended."""
 
     def __init__(self, graph: Any, store: str, **settings: Any) -> None:
-        super().__init__(graph, store, detached=True, **settings)
-        self.driver = Runner(graph, store, **settings)
+        super().__init__(graph, store, **settings)
+        self._elsewhere = Database(store) if isinstance(store, str) else store
+        self._hire = partial(Runner, graph, self._elsewhere, **settings)
+        self._waiting = 0
+        self._stop: asyncio.Event | None = None
 
-    async def start(self, message: str, **settings: Any) -> Run:
-        return await self._driven(super().start(message, **_own(settings)), 0, settings)
+    async def recover(self, run_id: str, **settings: Any) -> Run:
+        return await super().recover(run_id, **{**settings, "here": False})
 
-    async def resume(self, run_id: str, answers: Any = None, **settings: Any) -> Run:
-        last = (await self.get(run_id)).row.last_event
-        return await self._driven(super().resume(run_id, answers, **_own(settings)), last, settings)
-
-    async def _driven(self, accepting: Awaitable[Run], last: int, settings: dict[str, Any]) -> Run:
-        run = await accepting
-        async with self._worker():
-            async for event in self.follow(run.id, after=last):
-                if settings.get("on_event") is not None:
-                    settings["on_event"](event)
+    async def _own(
+        self, begin: Any, on_event: Any, on_begun: Any = None, *, within: Any = None, here: bool | None = None
+    ) -> Run:
+        if here:  # a cancel of a run that lost its owner
+            return await super()._own(begin, on_event, on_begun, within=within, here=True)
+        run = await super()._own(begin, on_event, on_begun, here=False)
+        hear = _harmless(on_event)
+        if run.status == RunStatus.RUNNING:
+            async with self._worker():
+                async for event in self.follow(run.id, after=run.row.last_event):
+                    hear(event)
         return await self.get(run.id)
 
     @asynccontextmanager
     async def _worker(self) -> AsyncIterator[None]:
-        """Whoever drives; a new one each time, as on other machines."""
-        stop = asyncio.Event()
-        working = asyncio.create_task(Worker(self.driver, poll_s=POLL_S).work(stop))
+        """Whoever drives, for as long as somebody waits; then a new one, as on other machines."""
+        self._waiting += 1
+        if self._waiting == 1:
+            self._stop = asyncio.Event()
+            self._working = asyncio.create_task(self._work(self._stop))
+        stop, working = self._stop, self._working
         try:
             yield
         finally:
-            stop.set()
-            await working
-            self.driver._draining = False  # it was told to go; the next worker has a process of its own
+            self._waiting -= 1
+            if not self._waiting and stop is not None:
+                stop.set()
+                await working
+
+    async def _work(self, stop: asyncio.Event) -> None:
+        with self._hire() as driver:
+            await Worker(driver, poll_s=POLL_S).work(stop)
 
     def close(self) -> None:
-        self.driver.close()
+        if self._elsewhere is not self.database:
+            self._elsewhere.close()
         super().close()
-
-
-def _own(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name != "on_event"}

@@ -87,6 +87,7 @@ async def test_c10_writes_of_a_cut_turn_do_not_run(house):
     assert [one[0] for one in shop.ran] == ["search_docs"]
 
 
+@pytest.mark.in_process  # deltas
 async def test_c10_a_stream_without_an_end_is_asked_again(house, monkeypatch):
     monkeypatch.setattr("adjourn.nodes.model_errors.BACKOFF_S", 0.0)
     run = await house.runner(ScriptedModel(turns=[[AIMessageChunk("half")], "whole"])).start(

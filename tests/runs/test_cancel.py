@@ -11,7 +11,7 @@ from runs.shop import Shop
 
 from adjourn.checkpoints.errors import NotResumable
 from adjourn.graph import Limits, starts
-from adjourn.nodes import Happened, ScriptedModel, approve, tool
+from adjourn.nodes import Happened, ScriptedModel, ToolContext, approve, tool
 from adjourn.nodes.scripted import Fails, call, says
 
 
@@ -43,7 +43,7 @@ async def test_c59_c60_a_cancel_reaches_running_tools_and_keeps_what_was_finishe
     (row,) = await runner.list(thread_id="t")
     began = time.monotonic()
     stopped = await runner.cancel(row.id)
-    assert reached[0] - began < 0.2
+    assert reached[0] - began < (1.0 if house.detached else 0.2)  # another process looks twice a second
     assert (stopped.status, stopped.stop_reason) == ("cancelled", "cancelled")
     assert [one.outcome for one in stopped.calls] == ["ok", "cancelled"]
     assert (await running).id == stopped.id
@@ -51,6 +51,27 @@ async def test_c59_c60_a_cancel_reaches_running_tools_and_keeps_what_was_finishe
     house.check([row.id])
     again = house.runner(["x", "x", "next"], tools=[quick, slow])
     assert (await again.start("more", thread_id="t")).answer == "next"
+
+
+@pytest.mark.in_process
+async def test_nobody_looks_for_cancel_requests_when_the_last_of_several_runs_has_ended(house):
+    """The first run to begin need not be the last to end; behind the last one, the database may be closed."""
+    gates = {"run_first": asyncio.Event(), "run_last": asyncio.Event()}
+
+    @tool(effect="read")
+    async def wait(context: ToolContext) -> str:
+        """Wait."""
+        await gates[context.run_id].wait()
+        return "done"
+
+    runner = house.runner([says("", call("wait", {}, id="w")), "end"], tools=[wait])
+    before = asyncio.all_tasks()
+    running = {name: asyncio.create_task(runner.start("go", run_id=name)) for name in gates}
+    for name, gate in gates.items():
+        gate.set()
+        assert (await running[name]).answer == "end"
+    await asyncio.sleep(0)  # one that was cancelled ends in the loop's next round
+    assert asyncio.all_tasks() == before
 
 
 async def test_c60_a_turn_cancelled_while_the_model_speaks_is_not_written(house):
@@ -92,6 +113,7 @@ async def test_c60_a_waiting_run_can_be_cancelled(house):
     assert shop.ran == []
 
 
+@pytest.mark.in_process
 async def test_c62_an_outer_cancel_ends_the_run_first(house):
     entered = asyncio.Event()
 
@@ -178,6 +200,7 @@ async def test_a_message_on_a_failed_thread_starts_anew_in_a_legal_history(house
     assert (await runner.get(run.id)).stop_reason == "dismissed"
 
 
+@pytest.mark.in_process  # deltas
 async def test_stream_gives_events_as_they_happen_and_who_leaves_does_not_stop_the_run(house):
     shop = Shop({"search_docs": 0.05})
     turns = [says("hm", call("search_docs", {"query": "x"}, id="s")), "ok"]
@@ -209,7 +232,7 @@ async def test_c61_a_write_that_had_started_gets_its_grace(house):
     async def pay() -> str:
         """Pay."""
         entered.set()
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(1.0 if house.detached else 0.2)  # until the signal has reached it
         return "paid"
 
     runner = house.runner([says("", call("pay", {}, id="p"), call("pay", {}, id="p2"))], tools=[pay])

@@ -183,6 +183,17 @@ def test_wrong_flags_are_one_line_and_change_nothing(adjourn: Adjourn, flags: li
     assert adjourn("show", run, "--json").json()["interrupts"][0]["id"] == question
 
 
+def test_a_runs_priority_is_stored_and_a_wrong_one_is_one_line(adjourn: Adjourn) -> None:
+    assert adjourn("run", "看看支付", "--priority", "7").status == 3
+    assert [one["priority"] for one in adjourn("runs", "--json").json()] == [7]
+    for odd in ("1001", "-1001", "x", "1.5"):
+        printed = adjourn("run", "看看支付", "--priority", odd)
+        assert (printed.status, printed.out, printed.err.count("\n")) == (2, "", 1)
+        assert printed.err.startswith("adjourn: ")
+        assert "--priority" in printed.err
+    assert len(adjourn("runs", "--json").json()) == 1
+
+
 def test_without_answers_in_a_pipe_the_questions_and_flags_are_listed(adjourn: Adjourn) -> None:
     run, question = waiting(adjourn)
     printed = adjourn("resume", run)

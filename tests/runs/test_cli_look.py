@@ -130,9 +130,11 @@ def test_what_looks_at_runs_imports_no_langgraph(house, url, tmp_path):
 import sys
 from adjourn.graph.cli import main
 for command in (["runs"], ["show", "run_i"], ["show", "run_i", "--timeline"],
-                ["show", "run_i", "--html", "run.html"], ["events", "run_i"], ["events", "run_i", "--follow"], ["metrics"]):
+                ["show", "run_i", "--html", "run.html"], ["events", "run_i"], ["events", "run_i", "--follow"], ["metrics"],
+                ["runs", "--limit", "5"], ["prune", "--older-than", "30d"], ["doctor"]):
     assert main([*command, "--store", {url!r}]) == 0, command
-slow = [name for name in sys.modules if name.split(".")[0] in ("langgraph", "langchain_core", "jsonschema", "opentelemetry")]
+slow = [name for name in sys.modules if name.split(".")[0] in ("langgraph", "langchain_core", "jsonschema", "opentelemetry", "pydantic")]
+slow += [name for name in sys.modules if name.startswith(("sqlalchemy.dialects.mysql", "sqlalchemy.dialects.postgresql"))]
 assert not slow, slow
 assert not [name for name in sys.modules if name.startswith(("adjourn.graph.demo", "adjourn.nodes"))]
 """

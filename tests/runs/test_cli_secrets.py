@@ -111,6 +111,8 @@ def test_c73_flags_refuse_a_secret_and_a_file_gives_it(folder: Path) -> None:
     asked = next(one for one in re.findall(r"int_\w+", went_on.stdout) if one != question)
     done = adjourn(folder, "resume", run_id, "--approve", asked, "--app", "app.py:build", "--by", "li")
     assert done.returncode == 0
+    seen = adjourn(folder, "show", run_id).stdout
+    assert ("[secret]" in seen, "adjourn-sealed" in seen) == (True, False)
     everything = [adjourn(folder, *words, run_id, "--json").stdout for words in (["show"], ["events"])]
     for text in (*everything, went_on.stdout, went_on.stderr, done.stdout, refused.stdout):
         assert SECRET not in text

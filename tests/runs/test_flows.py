@@ -15,6 +15,7 @@ from adjourn.graph import Limits, Runner, build_serial
 from adjourn.graph.cli.settings import Settings
 from adjourn.graph.cli.story import show_run
 from adjourn.graph.drawing import drawing_of
+from adjourn.graph.react import nodes_of
 from adjourn.nodes import (
     BranchStep,
     FunctionStep,
@@ -25,6 +26,7 @@ from adjourn.nodes import (
     reject,
     tool,
 )
+from adjourn.nodes.flow_model import FlowModel
 from adjourn.nodes.flow_table import FlowTable
 from adjourn.nodes.scripted import call, says
 
@@ -380,6 +382,36 @@ def test_what_could_not_go_in_order_is_refused_when_the_flow_is_built(steps, why
         FlowTable(steps)
 
 
+@pytest.mark.parametrize("named", ["find", "message"])
+def test_c73_a_secret_is_never_filled_by_a_flow(flow, named):
+    @tool(effect="write", secret=[named])
+    def login(find: str, message: str) -> str:
+        """Log in."""
+        return find + message
+
+    def steps(world):
+        return [
+            ToolStep(name="find", tool=world.tools()["search_resource"]),
+            FunctionStep(name="login", function=login),
+        ]
+
+    with pytest.raises(UsageError, match=f"secret parameter '{named}'"):
+        flow.runner(steps=steps)
+
+
+def test_steps_whose_names_look_alike_are_two_nodes_of_the_drawing():
+    names = ("a-b", "a_b", "a__b", "a-_b", "a_-b", "a_db")
+
+    def nothing() -> None:
+        """Nothing."""
+
+    table = FlowTable([FunctionStep(name=name, function=tool(effect="read")(nothing)) for name in names])
+    drawn = table.mermaid({"a-b": "done"}).splitlines()
+    ids = [line.split("(")[0].strip() for line in drawn if line.endswith(")") and "s_" in line]
+    assert len(set(ids)) == len(names) and all(one.replace("_", "").isalnum() for one in ids)
+    assert f"    class {ids[0]} done" in drawn
+
+
 async def test_the_story_of_a_run_marks_the_step_that_it_has_reached(flow, capsys):
     run = await flow.runner().start("go")
     show_run(Settings(store=f"sqlite:///{flow.folder / 'adjourn.db'}"), run.id)
@@ -395,7 +427,7 @@ def test_a_flow_is_drawn_before_it_runs(flow):
 
 def settings_of(runner: Runner) -> list[dict[str, Any]]:
     """What each request to the scripted model was bound with."""
-    node = runner.graph.builder.nodes["model"].runnable.afunc
+    (node,) = nodes_of(runner.graph, FlowModel)
     scripted = node.closing.models[0].runnable
     return scripted.settings
 
@@ -516,6 +548,80 @@ async def test_c53_c79_a_loops_own_limits_count_from_its_beginning_and_its_failu
     assert states(run)[:2] == [("find", "done"), ("look", "done")], run.answer
     other = await flow.runner([spent, again, more, "never"], steps, closing=False).start("go")
     assert states(other) == [("find", "done"), ("look", "failed"), ("undo", "done")], other.answer
+
+
+@pytest.mark.parametrize(
+    ("limits", "codes"),
+    [
+        (Limits(max_steps=6, max_parallel=1), [None, None]),
+        (Limits(max_steps=6, max_calls_per_step=1), [None, "too_many_calls"]),
+        (Limits(max_steps=6), [None, None]),
+    ],
+)
+async def test_c79_a_loop_runs_its_calls_within_its_own_limits(flow, limits, codes):
+    inside: list[int] = [0, 0]
+
+    @tool(effect="read")
+    async def look(query: str) -> str:
+        """Look."""
+        inside[0] += 1
+        inside[1] = max(inside)
+        await asyncio.sleep(0.05)
+        inside[0] -= 1
+        return query
+
+    def steps(world):
+        return [LoopStep(name="loop", tools=[look], prompt="Look.", limits=limits)]
+
+    both = says("", *(call("look", {"query": str(n)}, id=f"l{n}") for n in range(2)))
+    run = await flow.runner([both, "seen"], steps, closing=False).start("go")
+    assert [one.error_code for one in run.calls] == codes and states(run) == [("loop", "done")]
+    assert inside[1] == (2 if limits == Limits(max_steps=6) else 1)
+
+
+@pytest.mark.parametrize(("fails", "state"), [(1, "failed"), (None, "done")])
+async def test_c55_c79_a_loop_fails_and_switches_off_by_its_own_limits(flow, fails, state):
+    """The flow's own would have let three steps fail, and stopped the second loop."""
+
+    def steps(world):
+        limits = Limits(max_steps=9, max_fails_in_row=fails, breaker=None)
+        return [LoopStep(name="loop", tools=[lookups(world, fails=4)], prompt="Look.", limits=limits)]
+
+    turns = [says("", call("look", {"query": str(n)}, id=f"l{n}")) for n in range(4 if fails is None else 1)]
+    run = await flow.runner([*turns, "seen"], steps, closing=False).start("go")
+    assert states(run) == [("loop", state)], run.answer
+    assert {one.error_code for one in run.calls} == {"tool_error"}
+    assert len(run.calls) == (fails or 4)
+
+
+async def test_c53_c79_the_time_of_a_loop_ends_the_call_in_hand(flow):
+    @tool(effect="read")
+    async def slow() -> str:
+        """Slow."""
+        await asyncio.sleep(60)
+        return "late"
+
+    @tool(effect="read")
+    def told(message: str) -> str:
+        """Say it."""
+        return message
+
+    def steps(world):
+        return [
+            LoopStep(
+                name="loop",
+                tools=[slow],
+                prompt="Go.",
+                limits=Limits(max_active_s=0.4, max_steps=6),
+                on_failure="undo",
+            ),
+            FunctionStep(name="undo", function=told),
+        ]
+
+    runner = flow.runner([says("", call("slow", {}, id="s")), "never"], steps, closing=False)
+    run = await asyncio.wait_for(runner.start("go"), 10)  # the tool's own limit is 30 s
+    assert states(run) == [("loop", "failed"), ("undo", "done")], run.answer
+    assert [one.error_code for one in run.calls] == ["timeout", None]
 
 
 @pytest.mark.parametrize("taken", ["time", "cancel"])

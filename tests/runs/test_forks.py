@@ -403,6 +403,7 @@ def test_c92_whether_a_lost_write_happened_is_asked_in_the_fork_too(crash):
             runner.fork_sync(RUN, at(runner.history_sync(RUN), ran=("model",)).id)
 
 
+@pytest.mark.in_process  # its caller is cancelled
 async def test_c92_a_fork_whose_owner_dies_at_once_is_recovered_whole(house, monkeypatch):
     runner = house.runner(PLAN, lease_s=0.05)
     run = await runner.start("publish", thread_id="t")

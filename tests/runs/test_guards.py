@@ -387,6 +387,7 @@ async def test_c53_max_wall_s_counts_the_waiting_too(house):
 # -- e) evidence
 
 
+@pytest.mark.in_process  # deltas
 async def test_s9_e_c56_an_answer_without_evidence_is_sent_back(house):
     model = ScriptedModel(turns=["Just restart it.", *searches("5xx"), "Look at the pool."])
     runner = house.runner(model, evidence=Evidence(all_of=["search_docs"]))

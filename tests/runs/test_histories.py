@@ -162,6 +162,7 @@ async def test_c87_a_thread_that_exists_and_values_that_are_none_are_refused(hou
     assert len(rows("SELECT * FROM runs")) == 1
 
 
+@pytest.mark.in_process  # its caller is cancelled
 async def test_c87_the_history_is_stored_with_the_run_before_anything_runs(house, monkeypatch):
     async def dies(self):
         raise asyncio.CancelledError

@@ -69,6 +69,62 @@ async def test_c89_many_specialists_are_searched_too(tmp_path):
     assert model.offered[0] == ["delegate", "find_specialists"]
 
 
+async def test_c80_c89_a_supervisor_with_many_tools_can_always_delegate(tmp_path):
+    tools = toolbox()
+    wanted = next(one for one in tools if "list a thing of the mail" in one.description)
+    model = ScriptedModel(
+        turns=[
+            says("", call("delegate", {"specialist": "s", "task": "go"}, id="d")),
+            says("", call("find_tools", {"query": "list mail"}, id="f")),
+            says("", call(wanted.name, {}, id="w")),
+            "done",
+        ],
+        by_history=True,
+    )
+    team = [Specialist(name="s", about="works", model=ScriptedModel(turns=["mine"]))]
+    with Runner(build_supervisor(model, team, tools), f"sqlite:///{tmp_path}/a.db") as runner:
+        run = await runner.start("go")
+    assert (run.answer, [one.outcome for one in run.calls]) == ("done", ["ok"] * 3)
+    assert model.offered[:2] == [["find_tools", "delegate"]] * 2
+    assert "delegate" in model.offered[2] and wanted.name in model.offered[2]
+    assert "delegate" not in str(run.calls[1].result)  # what is shown needs no finding
+
+
+async def test_c89_many_specialists_and_many_tools_are_two_searches(tmp_path):
+    team = [Specialist(name=f"s{n}", about=f"knows area {n}") for n in range(25)]
+    model = ScriptedModel(turns=["done"])
+    with Runner(build_supervisor(model, team, toolbox()), f"sqlite:///{tmp_path}/a.db") as runner:
+        await runner.start("go")
+    assert model.offered == [["find_tools", "delegate", "find_specialists"]]
+
+
+async def test_c89_twenty_tools_beside_the_delegation_are_all_shown(tmp_path):
+    team = [Specialist(name="s", about="works")]
+    model = ScriptedModel(turns=["done"])
+    with Runner(build_supervisor(model, team, toolbox()[:MOST]), f"sqlite:///{tmp_path}/a.db") as runner:
+        await runner.start("go")
+    assert len(model.offered[0]) == MOST + 1 and "find_tools" not in model.offered[0]
+
+
+async def test_c89_many_specialists_as_tools_are_searched_like_tools(tmp_path):
+    team = [
+        Specialist(name=f"s{n}", about=f"knows area {n}", model=ScriptedModel(turns=[f"mine {n}"])).as_tool()
+        for n in range(25)
+    ]
+    model = ScriptedModel(
+        turns=[
+            says("", call("find_tools", {"query": "area 11"}, id="f")),
+            says("", call("s11", {"task": "go"}, id="d")),
+            "done",
+        ],
+        by_history=True,
+    )
+    with Runner(build_react(model, team), f"sqlite:///{tmp_path}/a.db") as runner:
+        run = await runner.start("go")
+    assert model.offered[0] == ["find_tools"] and "s11" in model.offered[1]
+    assert run.answer == "done" and "mine 11" in run.calls[1].result
+
+
 @pytest.mark.parametrize(
     ("query", "best"),
     [

@@ -189,6 +189,7 @@ async def test_c28_a_coroutine_behind_a_plain_function_is_told_to_stop(house):
     await asyncio.wait_for(stopped.wait(), 5)
 
 
+@pytest.mark.in_process  # it breaks its own process's store
 async def test_c29_what_the_store_refuses_is_no_failure_of_the_tool(house, monkeypatch):
     ran = []
 
@@ -199,14 +200,14 @@ async def test_c29_what_the_store_refuses_is_no_failure_of_the_tool(house, monke
         return "paid"
 
     runner = house.runner([says("", call("pay", {}, id="c")), "ok"], tools=[pay])
-    real = runner.database.awrite
+    real = runner.database.write
 
-    async def full(work, *, synced=False):
+    def full(work, *, synced=False):
         if synced:
             raise StoreError("the disk is full")
-        return await real(work, synced=synced)
+        return real(work, synced=synced)
 
-    monkeypatch.setattr(runner.database, "awrite", full)
+    monkeypatch.setattr(runner.database, "write", full)
     run = await runner.start("go")
     assert (run.status, ran, run.row.error["message"]) == ("failed", [], "the disk is full")
     monkeypatch.undo()

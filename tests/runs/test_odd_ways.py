@@ -163,6 +163,7 @@ async def test_c24_nobody_is_asked_about_a_write_that_would_be_skipped(house):
     )
 
 
+@pytest.mark.in_process  # deltas
 async def test_c66_attempts_count_on_over_a_retry_of_the_run(house, monkeypatch):
     monkeypatch.setattr("adjourn.nodes.model_errors.BACKOFF_S", 0.0)
     half = [AIMessageChunk("half ")]

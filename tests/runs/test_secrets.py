@@ -315,6 +315,7 @@ def test_c73_on_a_server_a_secret_without_a_key_is_refused_when_the_runner_is_ma
     Runner(build_react(ScriptedModel(turns=[])), url).close()  # none is needed
 
 
+@pytest.mark.in_process  # a worker without its key leaves the run to others
 @pytest.mark.parametrize("content", ["", "no key", "x" * 44])
 async def test_c73_a_key_file_without_a_key_is_told(house, vault, tmp_path, content):
     (tmp_path / "adjourn.db.key").write_text(content)

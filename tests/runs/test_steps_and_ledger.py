@@ -51,6 +51,42 @@ async def test_c18_a_cancel_and_a_limit_end_it_without_asking_again(house):
     assert (run.stop_reason, len(house.models[1].requests)) == ("timeout", 1)
 
 
+async def test_a_turn_with_one_read_takes_two_transactions(house, monkeypatch):
+    """The outcome of a read that nobody else is at work beside rides on the checkpoint that follows at once."""
+    turns = [says("", call("look", {"n": n}, id="c")) for n in range(6)]
+    runner = house.runner([*turns, "done"], tools=[look])
+    written, write = [], runner.database.write_once
+
+    def spy(work, **settings):
+        written.append(1)
+        return write(work, **settings)
+
+    monkeypatch.setattr(runner.database, "write_once", spy)
+    run = await runner.start("go")
+    assert [one.outcome for one in run.calls] == ["ok"] * 6
+    assert len(written) <= 2 * run.row.steps + 7  # the start, the input, the closing message, the end
+
+
+async def test_c64_of_two_reads_the_first_is_stored_and_told_while_the_other_works(house, tmp_path):
+    told = asyncio.Event()
+
+    @tool(effect="read")
+    async def slow() -> str:
+        """Be slow."""
+        await asyncio.wait_for(told.wait(), 10)
+        with closing(sqlite3.connect(tmp_path / "adjourn.db")) as connection:
+            return str(connection.execute("SELECT outcome FROM calls WHERE tool = 'look'").fetchone()[0])
+
+    def hear(event):
+        if event.word == "tool_result" and event.name == "look":
+            told.set()
+
+    turn = says("", call("look", {"n": 1}, id="a"), call("slow", {}, id="b"))
+    run = await house.runner([turn, "ok"], tools=[look, slow]).start("go", on_event=hear)
+    assert [one.outcome for one in run.calls] == ["ok", "ok"]
+    assert '"ok"' in (run.calls[1].result or "")  # what the slow one saw of the other
+
+
 @pytest.mark.alone
 async def test_c22_a_batch_of_reads_takes_as_long_as_its_slowest(house):
     began: list[float] = []
@@ -108,14 +144,14 @@ async def test_c33_started_is_stored_before_a_write_and_its_outcome_before_the_m
 
     runner = house.runner([says("", call("pay", {}, id="p")), "ok"], tools=[pay])
     synced = []
-    write = runner.database.awrite
+    write = runner.database.write
 
-    async def spy(work, **settings):
+    def spy(work, **settings):
         if settings.get("synced"):
             synced.append(len(seen))
-        return await write(work, **settings)
+        return write(work, **settings)
 
-    monkeypatch.setattr(runner.database, "awrite", spy)
+    monkeypatch.setattr(runner.database, "write", spy)
 
     def hear(event):
         if event.word == "tool_result" or (event.word == "step_started" and event.step == 2):

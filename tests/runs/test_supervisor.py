@@ -27,6 +27,7 @@ from adjourn.graph import (
 from adjourn.graph.children import Working
 from adjourn.graph.cli import main
 from adjourn.graph.drawing import drawing_of
+from adjourn.graph.within import Within
 from adjourn.nodes import FunctionStep, ScriptedModel, ToolStep, approve, reject, tool
 from adjourn.nodes.delegation import Gate
 from adjourn.nodes.history import is_legal
@@ -226,11 +227,83 @@ async def test_c81_budgets_count_what_specialists_spend(team):
     assert [one.outcome for one in run.calls] == ["ok"]
 
 
+async def test_c53_c81_a_specialist_spends_no_more_than_its_supervisor_has(team):
+    """However deep it is: it is looked at before each model call, and not only when it has answered."""
+    spends = [says("", call("search", {"query": str(n)}, id=f"x{n}"), usage=(400, 100)) for n in range(9)]
+    runner = team.runner(
+        boss=[says("", hand("search", "a"), usage=(80, 20)), "never said"],
+        search=[*spends, "found"],
+        search_limits=Limits(max_steps=20),
+        limits=Limits(max_total_tokens=1500),
+    )
+    run = await runner.start("go")
+    assert run.stop_reason == "budget_spent"
+    (child,) = run.children
+    assert (child.stop_reason, child.row.steps) == ("budget_spent", 3)
+    assert run.calls[0].error_code == "specialist_stopped"
+
+
+async def test_c80_what_is_handed_over_is_bounded_and_said_so(team):
+    long = says("", call("delegate", {"specialist": "search", "task": "x" * 4_001}, id="d1"))
+    full = {"specialist": "search", "task": "t" * 4_000, "context": "c" * 4_000}
+    run = await team.runner(
+        boss=[long, says("", call("delegate", full, id="d2")), "done"], search=["found"]
+    ).start("go")
+    assert [one.error_code for one in run.calls] == ["invalid_arguments", None]
+    assert "4000" in run.calls[0].result
+    (child,) = run.children
+    assert child.row.input == f"{'t' * 4_000}\n\n{'c' * 4_000}"
+
+
+@pytest.mark.parametrize("raises", [False, True])
+async def test_c80_an_answer_that_its_check_refuses_is_told_with_the_reason_and_the_task_handed_out_again(
+    team, raises
+):
+    def check(answer: str) -> str | None:
+        if raises and "source" not in answer:
+            raise KeyError(answer)
+        return None if "source" in answer else "it names no source."
+
+    again = call("delegate", {"specialist": "one", "task": "a", "context": "it names no source"}, id="d2")
+    boss = ScriptedModel(turns=[says("", hand("one", "a")), says("", again), "well"], by_history=True)
+    one = Specialist(
+        name="one", about="x", model=ScriptedModel(turns=["it is so", "it is so; source: b"]), check=check
+    )
+    with Runner(build_supervisor(boss, [one], name="team"), f"sqlite:///{team.folder}/k.db") as runner:
+        run = await runner.start("go")
+    assert [one.error_code for one in run.calls] == ["tool_error", None]
+    assert ("KeyError" if raises else "it names no source.") in run.calls[0].result
+    assert "it is so" in run.calls[0].result and run.answer == "well"
+    assert [one.row.input for one in run.children] == ["a", "a\n\nit names no source"]
+
+
 BOTH_ASK = {
     "boss": [says("", hand("search", "a", "d1"), hand("analysis", "b", "d2")), "all done"],
     "search": [says("", call("locate", {}, id="q")), "it is there"],
     "analysis": [says("", call("publish", {"what": "it"}, id="q")), "it is out"],
 }
+
+
+async def test_c80_a_list_shows_the_runs_at_the_top_and_others_when_asked(team, capsys):
+    """Also where a specialist's graph is called like the one that it works for."""
+
+    def scripted(*turns):
+        return ScriptedModel(turns=list(turns), by_history=True)
+
+    below = build_react(scripted("mine"), name="team")
+    boss = scripted(says("", hand("deep", "x")), "done")
+    graph = build_supervisor(boss, [Specialist(name="deep", about="x", graph=below)], name="team")
+    with Runner(graph, f"sqlite:///{team.folder}/l.db") as runner:
+        run = await runner.start("go")
+        assert [one.id for one in await runner.list()] == [run.id]
+        both = await runner.list(children=True)
+        assert sorted(one.path for one in both) == ["", "deep"]
+    store = ["--store", f"sqlite:///{team.folder}/l.db", "--lang", "en"]
+    assert main(["runs", *store]) == 0
+    shown = capsys.readouterr().out
+    assert run.id in shown and run.children[0].id not in shown
+    assert main(["runs", "--children", *store]) == 0
+    assert run.children[0].id in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -493,7 +566,7 @@ async def test_c90_who_lost_the_run_above_makes_no_child_and_takes_none(team, kn
         lease_s=30,
     )
     await runner.database.awrite(lambda c: starts.store(c, run))
-    stale = Working(runner.family, run, lambda _: None, Gate())
+    stale = Working(runner.family, run, lambda _: None, Within(Gate()))
     below = children.child_id("run_p", 1, "d1")
 
     def taken_over(connection):
@@ -516,7 +589,7 @@ async def test_c81_a_child_that_ended_meanwhile_is_looked_at_and_not_driven_agai
     await runner.database.awrite(
         lambda c: c.execute(text("UPDATE runs SET status = 'running', fence = 9 WHERE id = 'run_q'"))
     )
-    again = Working(runner.family, replace(row, fence=9), lambda _: None, Gate())
+    again = Working(runner.family, replace(row, fence=9), lambda _: None, Within(Gate()))
     assert await again.work("search", "a", step=1, call_id="d1") == {
         "specialist": "search",
         "answer": "found",

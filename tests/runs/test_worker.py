@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from adjourn.graph.worker import MAX_DEATHS, Worker
 from adjourn.nodes import ScriptedModel, approve, tool
 from adjourn.nodes.scripted import call, says
 
+pytestmark = pytest.mark.in_process  # it has workers of its own
+
 
 class Office:
     """A front desk that only accepts, and workers; `done` is what was really done."""
@@ -34,15 +37,23 @@ class Office:
         self.done: list[str] = []
         self.runners: list[Runner] = []
 
-    def runner(self, **settings):
+    def runner(self, *, newer=False, **settings):
+        """Of this version of the app, or of a newer one, which has another tool."""
+
         @tool(effect="write", confirm="Send {what}?")
         async def send(what: str) -> str:
             """Send."""
             self.done.append(what)
             return what
 
+        @tool(effect="read")
+        async def look() -> str:
+            """Look."""
+            return "seen"
+
         turns = [says("", call("send", {"what": "it"}, id="s")), "sent"]
-        graph = build_react(ScriptedModel(turns=turns, by_history=True), [send], name="office")
+        tools = [send, look] if newer else [send]
+        graph = build_react(ScriptedModel(turns=turns, by_history=True), tools, name="office")
         made = Runner(graph, self.url, **settings)
         self.runners.append(made)
         return made
@@ -82,6 +93,21 @@ async def test_a_detached_runner_accepts_and_a_worker_drives(office):
     assert numbers == list(range(1, len(numbers) + 1))
 
 
+async def test_a_detached_runner_streams_what_the_worker_tells(office):
+    desk, stop = office.runner(detached=True), asyncio.Event()
+    working = asyncio.create_task(Worker(office.runner(), poll_s=0.02).work(stop))
+    async with asyncio.timeout(60):
+        heard = [event async for event in desk.stream("go", run_id="run_s", priority=3)]
+        assert heard[-1].word == "loop_interrupt"
+        waits = await desk.get("run_s")
+        answers = {waits.interrupts[0].id: approve()}
+        heard += [event async for event in desk.stream_resume("run_s", answers, by="li")]
+    stop.set()
+    await working
+    assert heard == list(await desk.events("run_s"))
+    assert (heard[-1].word, (await desk.get("run_s")).row.priority) == ("run_finished", 3)
+
+
 async def test_two_workers_share_many_runs_and_do_nothing_twice(office):
     desk = office.runner(detached=True)
     runs = [await desk.start("go") for _ in range(12)]
@@ -100,6 +126,37 @@ async def test_two_workers_share_many_runs_and_do_nothing_twice(office):
     stop.set()
     await asyncio.gather(*working)
     assert len(office.done) == 12
+
+
+async def test_an_upgrade_without_a_stop_old_and_new_workers_side_by_side(office):
+    """As docs/production.md says: new workers come, old ones go, then the server; runs that wait go on with the new."""
+    desk = office.runner(detached=True)
+    before = [await desk.start("go") for _ in range(6)]
+    stops = [asyncio.Event() for _ in range(2)]
+    old, new = (Worker(office.runner(newer=newer), concurrency=1, poll_s=0.01) for newer in (False, True))
+    working = [asyncio.create_task(one.work(stop)) for one, stop in zip((old, new), stops, strict=True)]
+    for run in before:
+        async for _ in desk.follow(run.id):
+            pass
+    assert old.taken > 0
+    assert new.taken > 0  # of what an old server accepted
+    stops[0].set()
+    assert await working[0] == []
+    newer_desk = office.runner(newer=True, detached=True)
+    after = [await newer_desk.start("go") for _ in range(2)]
+    for run in [*before, *after]:
+        async for _ in newer_desk.follow(run.id):
+            pass
+        waits = await newer_desk.get(run.id)
+        await newer_desk.resume(run.id, {waits.interrupts[0].id: approve()}, by="li")
+        async for _ in newer_desk.follow(run.id):
+            pass
+        over = await newer_desk.get(run.id)
+        assert (over.status, over.answer) == ("finished", "sent")
+        assert ("graph_changed" in [one.action for one in over.audit]) is (run in before)
+    stops[1].set()
+    assert await working[1] == []
+    assert len(office.done) == 8
 
 
 async def test_c59_a_detached_run_is_cancelled_before_anybody_drives_it(office):
@@ -234,6 +291,7 @@ class Process:
         )
         assert self._process.stdout is not None
         self.said = json.loads(self._process.stdout.readline())
+        self.pid = self._process.pid
 
     def kill(self) -> None:
         self._process.kill()
@@ -285,6 +343,53 @@ async def test_c91_a_worker_that_is_killed_is_followed_by_another_one(tmp_path):
         over = await desk.get(run.id)
         assert (over.status, over.answer, over.row.deaths) == ("finished", "done", 1)
         assert second.end() == {"taken": 1, "left": []}
+
+
+async def test_c91_from_the_kill_of_a_worker_to_the_next_owner_it_takes_less_than_ten_seconds(tmp_path):
+    """With the settings that `adjourn worker` has by itself."""
+    (tmp_path / "app.py").write_text(APP)
+    graph = build_react(ScriptedModel(turns=[]), [], name="office")
+    with Runner(graph, f"sqlite:///{tmp_path}/adjourn.db", detached=True) as desk:
+        run = await desk.start("go")
+        workers = [Process(tmp_path) for _ in range(2)]
+        while not (tmp_path / "began").exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.02)
+        owner = (await desk.get(run.id)).row.lease_owner
+        (first,) = [one for one in workers if owner.endswith(f":{one.pid}")]
+        (second,) = [one for one in workers if one is not first]
+        first.kill()
+        killed = time.monotonic()
+        while (await desk.get(run.id)).row.lease_owner == owner:  # noqa: ASYNC110 - another process takes it
+            await asyncio.sleep(0.02)
+        took_s = time.monotonic() - killed
+        (tmp_path / "go").touch()
+        async for _ in desk.follow(run.id):
+            pass
+        assert (await desk.get(run.id)).answer == "done"
+        assert await asyncio.to_thread(second.end) == {"taken": 1, "left": []}
+    print(f"\nfrom the kill to the next owner: {took_s:.1f} s")
+    assert took_s < 10
+
+
+async def test_questions_whose_time_has_passed_are_found_by_a_worker_and_their_runs_go_on(
+    office, monkeypatch
+):
+    monkeypatch.setattr("adjourn.graph.worker.EXPIRE_S", 0.05)
+    desk = office.runner(detached=True)
+    run = await desk.start("go")
+    await office.drive(desk, run.id)
+    past = text("UPDATE interrupts SET expires_at = '2026-01-01T00:00:00.000000Z'")
+    await desk.database.awrite(lambda c: c.execute(past))
+    stop, worker = asyncio.Event(), Worker(office.runner(), poll_s=0.02, most_per_graph=1)
+    working = asyncio.create_task(worker.work(stop))
+    async with asyncio.timeout(30):
+        while worker.taken == 0:  # noqa: ASYNC110 - it looks by itself
+            await asyncio.sleep(0.02)
+    stop.set()
+    assert await working == []
+    over = await desk.get(run.id)
+    assert (over.status, over.answer, office.done) == ("finished", "sent", [])
+    assert [one.error_code for one in over.calls] == ["expired"]
 
 
 async def test_on_sigterm_a_worker_ends_its_step_and_hands_its_runs_back(tmp_path):

@@ -189,6 +189,7 @@ class Process:
         printed = self.folder / "stdout.txt"
         printed.unlink(missing_ok=True)
         words = [
+            "serve",
             "--app",
             self.app,
             "--json",

@@ -1,10 +1,13 @@
 """The server over real HTTP: runs, answers, what is refused and how it says so."""
 
+import asyncio
 import json
 import socket
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import jsonschema
@@ -14,13 +17,14 @@ from server import served_app
 from server.conftest import JSON, frames, told, until
 from sqlalchemy.exc import OperationalError
 
-from adjourn.checkpoints import family
+from adjourn.checkpoints import family, queue
 from adjourn.checkpoints.errors import NotAllowed
 from adjourn.checkpoints.lifecycle import StopReason
-from adjourn.graph import Limits, build_react
+from adjourn.graph import Limits, Runner, build_react
 from adjourn.graph.cli import main
 from adjourn.graph.server import Bounds
 from adjourn.graph.server.openapi import description
+from adjourn.graph.worker import Worker
 from adjourn.nodes import ScriptedModel
 from adjourn.nodes.scripted import call, says
 
@@ -158,6 +162,42 @@ def test_c47_of_two_answers_the_second_is_a_409(serve):
     assert told_["by"] == "wang"
 
 
+def test_a_detached_server_hands_runs_to_workers_in_the_order_of_their_priority(serve):
+    served = serve(served_app.plain, runner={"detached": True})
+    api = served.api()
+    for message, priority in (("low", -5), ("plain", None), ("high", 1000)):
+        given = {} if priority is None else {"priority": priority}
+        run = api.start(message, wait_s=0, **given)
+        assert (run["status"], run["priority"]) == ("running", priority or 0)
+    waiting = served.runner.database.read(lambda c: queue.unowned(c, graph="shop"))
+    assert [one.input for one in waiting] == ["high", "plain", "low"]
+    assert [one["priority"] for one in api.get("/runs").json()["runs"]] == [1000, 0, -5]
+
+
+def test_prefer_wait_waits_for_a_run_that_a_worker_drives(serve, tmp_path):
+    desk = serve(served_app.build, runner={"detached": True})
+    with worker(Runner(served_app.build(), f"sqlite:///{tmp_path / 'adjourn.db'}")):
+        run = desk.api().start()
+        assert run["status"] == "interrupted"
+        run = desk.api().answer(run, {"environment": "prod"})
+        assert (run["status"], run["interrupts"][0]["type"]) == ("interrupted", "confirm_risky")
+
+
+@contextmanager
+def worker(runner: Runner) -> Iterator[None]:
+    """While inside, a worker drives what there is."""
+    loop, stop = asyncio.new_event_loop(), asyncio.Event()
+    working = threading.Thread(target=loop.run_until_complete, args=(Worker(runner, poll_s=0.02).work(stop),))
+    working.start()
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        working.join(60)
+        loop.close()
+        runner.close()
+
+
 def test_what_is_not_there_or_cannot_be_is_said_in_one_sentence(serve, tmp_path):
     api = serve(served_app.checks).api()
     problem(api.get("/runs/nope"), 404, "run_not_found")
@@ -172,6 +212,9 @@ def test_what_is_not_there_or_cannot_be_is_said_in_one_sentence(serve, tmp_path)
     problem(api.post("/runs", json={"message": "  "}), 422, "usage_error")
     problem(api.post("/runs", json={"message": "x", "run_id": "../x"}), 422, "invalid_request")
     assert "mesage" in problem(api.post("/runs", json={"mesage": "x"}), 422, "invalid_request")["problems"]
+    for odd in (1001, -1001, 1.5, "1", True, None):
+        refused = problem(api.post("/runs", json={"message": "x", "priority": odd}), 422, "invalid_request")
+        assert list(refused["problems"]) == ["priority"]
     problem(api.get("/runs?status=odd"), 422, "invalid_request")
     problem(api.get("/runs?limit=0"), 422, "invalid_request")
     problem(api.get("/runs?limit=5&limit_=1"), 422, "invalid_request")

@@ -5,6 +5,7 @@ Each real execution of a write adds a line `TOOL RUN KEY` to the file EFFECTS.
 
 import asyncio
 import os
+import random
 import signal
 import time
 from pathlib import Path
@@ -19,8 +20,11 @@ ANSWER = "all done"
 MOMENT_S = 0.01  # before and after an effect: a kill finds somebody in the middle of it
 
 
-def tools(effects: Path) -> list[Tool]:
-    """A read, a write that asks before it runs, and one that may be repeated under its key."""
+def tools(effects: Path, look_s: float = 0.0) -> list[Tool]:
+    """A read, a write that asks before it runs, and one that may be repeated under its key.
+
+    The read takes between no time and twice `look_s` seconds.
+    """
 
     def act(name: str, context: ToolContext) -> str:
         time.sleep(MOMENT_S)
@@ -34,6 +38,7 @@ def tools(effects: Path) -> list[Tool]:
     @tool(effect="read")
     async def look(what: str) -> str:
         """Look."""
+        await asyncio.sleep(random.uniform(0, 2 * look_s))
         return what
 
     @tool(effect="write", confirm="Send {what}?")
@@ -49,17 +54,17 @@ def tools(effects: Path) -> list[Tool]:
     return [look, send, put]
 
 
-def graph(effects: Path) -> Graph:
+def graph(effects: Path, look_s: float = 0.0) -> Graph:
     """Two calls, one of which asks; then a write; then the answer."""
     turns = [
         says("", call("look", {"what": "a"}, id="a"), call("send", {"what": "b"}, id="b"), usage=(100, 10)),
         says("", call("put", {"what": "c"}, id="c"), usage=(200, 20)),
         says(ANSWER, usage=(300, 30)),
     ]
-    return build_react(ScriptedModel(turns=turns, by_history=True), tools(effects), name="fleet")
+    return build_react(ScriptedModel(turns=turns, by_history=True), tools(effects, look_s), name="fleet")
 
 
-def work(url: str, effects: str, lease_s: float, concurrency: int) -> None:
+def work(url: str, effects: str, lease_s: float, concurrency: int, look_s: float = 0.0) -> None:
     """The body of a worker's process: it works until SIGTERM, or until it is killed."""
 
     async def until_told() -> None:
@@ -67,6 +72,6 @@ def work(url: str, effects: str, lease_s: float, concurrency: int) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
         await worker.work(stop)
 
-    with Runner(graph(Path(effects)), url, lease_s=lease_s) as runner:
+    with Runner(graph(Path(effects), look_s), url, lease_s=lease_s) as runner:
         worker = Worker(runner, concurrency=concurrency)
         asyncio.run(until_told())

@@ -22,7 +22,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
 AGENT_STEPS = 20
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
-    ["runs.crash_app", "store.processes", "store.race_app", "store.fleet_app"]
+    ["runs.crash_app", "store.processes", "store.race_app", "store.fleet_app", "soak.driver"]
 )  # the server is one for all tests
 
 

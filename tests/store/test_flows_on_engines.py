@@ -3,10 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+from langchain_core.messages import AIMessage
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import interrupt
 from runs.flow_app import World, build
 
-from adjourn.graph import Runner, Specialist, build_supervisor
-from adjourn.nodes import ScriptedModel, approve, tool
+from adjourn.graph import Runner, Specialist, build_serial, build_supervisor
+from adjourn.nodes import GraphStep, ScriptedModel, approve, tool
 from adjourn.nodes.scripted import call, says
 
 
@@ -52,3 +55,37 @@ def test_c82_a_question_of_a_specialist_is_answered_elsewhere(shared_url: str) -
     with runner() as other:
         over = other.resume_sync(run.id, {run.interrupts[0].id: approve()}, by="li")
     assert (over.status, over.answer, published) == ("finished", "all done", ["it"])
+
+
+def test_c79_c82_a_graph_of_ones_own_in_a_step_is_answered_elsewhere(shared_url: str) -> None:
+    done: list[str] = []
+
+    async def first(state: Any) -> Any:
+        done.append("first")
+        return {"messages": [AIMessage("first")]}
+
+    async def ask(state: Any) -> Any:
+        done.append(f"asked {interrupt('Go on?', response_schema={'type': 'boolean'})}")
+        return {"messages": [AIMessage("own done")]}
+
+    def runner() -> Runner:
+        builder: Any = StateGraph(MessagesState)
+        builder.add_node("first", first)
+        builder.add_node("ask", ask)
+        builder.add_edge(START, "first")
+        builder.add_edge("first", "ask")
+        builder.add_edge("ask", END)
+        own = builder.compile(name="own")
+        model = ScriptedModel(turns=[], by_history=True)
+        steps = [GraphStep(name="own", graph=own, task="Go."), GraphStep(name="again", graph=own, task="Go.")]
+        return Runner(build_serial(model, steps, closing=False, name="flow"), shared_url)
+
+    with runner() as one:
+        run = one.start_sync("go")
+    for path in ("own", "again"):
+        (question,) = run.interrupts
+        assert (question.path, question.type) == (path, "custom")
+        with runner() as other:
+            run = other.resume_sync(run.id, {question.id: True}, by="li")
+    assert (run.status, [row.status for row in run.flow]) == ("finished", ["done", "done"])
+    assert done == ["first", "asked True"] * 2

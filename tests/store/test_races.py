@@ -1,7 +1,7 @@
 """Several processes want one run at the same moment (C-46, C-47): one wins, and nothing is done twice.
 
 `ADJOURN_RACES` is how many rounds each race has [4]; `ADJOURN_WAITING` how many runs wait for four processes [16].
-`make soak` gives them 500 and 1,000.
+`make scale` gives them 500 and 1,000.
 """
 
 import json

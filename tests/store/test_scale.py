@@ -1,7 +1,7 @@
 """Many at once: processes and threads on one file, runs in one process.
 
 `ADJOURN_SOAK_S` is how many seconds the processes write [5], `ADJOURN_AGENTS` how many agents work at once [24];
-`make soak` gives them a minute, and has a hundred agents.
+`make scale` gives them a minute, and has a hundred agents.
 """
 
 import asyncio

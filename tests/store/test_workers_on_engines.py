@@ -9,10 +9,10 @@ import pytest
 import sqlalchemy as sa
 from store.engines import Engines
 
-from adjourn.checkpoints import doorbell, journal, leases
+from adjourn.checkpoints import doorbell, journal, leases, queue
 from adjourn.checkpoints.events import StepStarted
 from adjourn.checkpoints.lifecycle import RunEvent
-from adjourn.graph import Runner, build_react
+from adjourn.graph import Runner, build_react, following
 from adjourn.graph.worker import Worker
 from adjourn.nodes import ScriptedModel
 
@@ -30,7 +30,7 @@ def desk(url: str) -> Iterator[Runner]:
 
 def free(desk: Runner, **settings: Any) -> list[str]:
     """The runs that nobody drives, as workers see them."""
-    return [one.input for one in desk.database.read(lambda c: leases.unowned(c, graph="office", **settings))]
+    return [one.input for one in desk.database.read(lambda c: queue.unowned(c, graph="office", **settings))]
 
 
 def take(desk: Runner, run_id: str) -> int:
@@ -62,7 +62,69 @@ def test_one_person_does_not_get_all_the_workers(desk: Runner) -> None:
     assert free(desk, most_per_person=2, limit=2) == ["wang 0", "nobody 0"]
 
 
-async def test_workers_hold_to_the_limit_of_one_person(shared_url: str) -> None:
+def test_one_graph_does_not_get_all_the_workers(desk: Runner) -> None:
+    runs = [desk.start_sync(f"{number}") for number in range(5)]
+    assert free(desk, most_per_graph=3) == ["0", "1", "2"]
+    assert free(desk, most_per_graph=3, limit=2) == ["0", "1"]
+    fences = [take(desk, runs[number].id) for number in (0, 2)]
+    assert free(desk, most_per_graph=3) == ["1"]
+    assert free(desk, most_per_graph=2) == free(desk, most_per_graph=1) == []
+    assert desk.database.read(lambda c: queue.unowned(c, graph="other", most_per_graph=3)) == []
+    desk.database.write(lambda c: leases.release(c, runs[2].id, fences[1], active_ms=0))
+    assert free(desk, most_per_graph=3) == ["1", "2"]
+
+
+def test_who_is_about_to_claim_runs_counts_them_and_what_is_put_aside_takes_nobodys_place(
+    desk: Runner,
+) -> None:
+    mine = [desk.start_sync(f"wang {number}", by="wang").id for number in range(4)]
+    assert free(desk, taken=mine[:1], most_per_graph=2) == ["wang 1"]
+    assert free(desk, taken=mine[:1], most_per_person=2) == ["wang 1"]
+    assert free(desk, apart=mine[:1], most_per_graph=2) == ["wang 1", "wang 2"]
+    assert free(desk, apart=mine[:1], most_per_person=2) == ["wang 1", "wang 2"]
+    take(desk, mine[0])  # it is claimed by now: it counts once
+    assert free(desk, taken=mine[:1], most_per_graph=2) == ["wang 1"]
+
+
+def test_those_behind_a_person_who_has_their_share_are_found(desk: Runner) -> None:
+    for number in range(30):
+        desk.start_sync(f"wang {number}", by="wang")
+    for number in range(3):
+        desk.start_sync(f"li {number}", by="li")
+    assert free(desk, most_per_person=2, limit=5) == ["wang 0", "wang 1", "li 0", "li 1"]
+    assert free(desk, most_per_person=2, most_per_graph=3, limit=5) == ["wang 0", "wang 1", "li 0"]
+
+
+@pytest.mark.parametrize("engine", ["file", "postgresql"])
+def test_the_next_run_is_found_by_an_index_however_many_wait(
+    engine: str, servers: Engines, tmp_path: Any
+) -> None:
+    rows = [{"id": f"r{number}", "by": f"p{number % 7}", "p": number % 3} for number in range(5000)]
+    store = sa.text(
+        "INSERT INTO runs (id, thread_id, graph, signature, started_by, status, input, priority, created_at, updated_at) "
+        "VALUES (:id, :id, 'office', 's', :by, 'running', '\"go\"', :p, :id, :id)"
+    )
+    plans: list[str] = []
+    with runner(servers.empty(engine, tmp_path)) as one:
+        one.database.write(lambda c: c.execute(store, rows))
+        one.database.write(lambda c: c.execute(sa.text("ANALYZE")))
+        explain = "EXPLAIN QUERY PLAN " if engine == "file" else "EXPLAIN "
+
+        @sa.event.listens_for(one.database.engine, "before_cursor_execute", retval=True)
+        def explained(_1: Any, cursor: Any, statement: str, given: Any, *_: Any) -> tuple[str, Any]:
+            if "ORDER BY" in statement:
+                cursor.execute(explain + statement, given)
+                plans.append(" ".join(str(row) for row in cursor.fetchall()))
+            return statement, given
+
+        found = one.database.read(lambda c: queue.unowned(c, graph="office", limit=8, most_per_person=1))
+    assert [row.priority for row in found] == [2] * 7  # one of each person
+    assert plans
+    assert all("ix_runs_queue" in plan and "Sort" not in plan and "TEMP B-TREE" not in plan for plan in plans)
+
+
+@pytest.mark.parametrize("limit", ["most_per_person", "most_per_graph"])
+async def test_workers_hold_to_a_limit(shared_url: str, limit: str) -> None:
     seen: list[int] = []
     driven = sa.text("SELECT count(*) FROM runs WHERE status = 'running' AND lease_until IS NOT NULL")
 
@@ -74,7 +136,8 @@ async def test_workers_hold_to_the_limit_of_one_person(shared_url: str) -> None:
     stop = asyncio.Event()
     with runner(shared_url, detached=True) as desk, runner(shared_url) as first, runner(shared_url) as second:
         runs = [await desk.start("go", by="wang") for _ in range(8)]
-        workers = [Worker(one, most_per_person=1, poll_s=0.02) for one in (first, second)]
+        settings: dict[str, Any] = {limit: 1}
+        workers = [Worker(one, poll_s=0.02, **settings) for one in (first, second)]
         counting = asyncio.create_task(count())
         working = [asyncio.create_task(one.work(stop)) for one in workers]
         for run in runs:
@@ -186,6 +249,51 @@ async def test_a_bell_whose_connection_is_lost_is_heard_again(
             await other.database.awrite(lambda c: c.execute(end).all())
         listening.cancel()
         await asyncio.wait({listening})
+
+
+async def test_on_postgresql_who_follows_a_worker_elsewhere_is_woken_by_each_event(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("FIRST_PAUSE_S", "LONGEST_PAUSE_S"):
+        monkeypatch.setattr(following, name, 3600.0)  # who is not woken hears nothing in an hour
+    stop = asyncio.Event()
+    with runner(postgres, detached=True) as desk, runner(postgres) as driving:
+        runs = [await desk.start("go") for _ in range(3)]
+        heard: list[list[str]] = [[] for _ in runs]
+
+        async def follow(place: int) -> None:
+            async for event in desk.follow(runs[place].id):
+                heard[place].append(event.word)
+
+        following_all = [asyncio.create_task(follow(place)) for place in range(3)]
+        async with asyncio.timeout(60):
+            while not all(heard):  # noqa: ASYNC110 - they are here, and wait for more
+                await asyncio.sleep(0.01)
+            working = asyncio.create_task(Worker(driving).work(stop))
+            await asyncio.gather(*following_all)
+        stop.set()
+        await working
+    assert {one[-1] for one in heard} == {"run_finished"}
+    gone = sa.text("SELECT count(*) FROM pg_stat_activity WHERE query = 'LISTEN adjourn_events'")
+    with runner(postgres) as looking:
+        async with asyncio.timeout(30):  # nobody follows: nobody listens
+            while looking.database.read(lambda c: c.execute(gone).scalar_one()):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
+
+async def test_followers_whose_bell_is_not_heard_read_by_themselves(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doorbell, "EVENTS", "another_bell")  # as behind a pooler between transactions
+    stop = asyncio.Event()
+    with runner(postgres, detached=True) as desk, runner(postgres) as driving:
+        run = await desk.start("go")
+        working = asyncio.create_task(Worker(driving).work(stop))
+        async with asyncio.timeout(30):
+            heard = [event.number async for event in desk.follow(run.id)]
+        stop.set()
+        await working
+    assert heard == list(range(1, len(heard) + 1))
 
 
 async def test_elsewhere_there_is_no_bell_and_nothing_to_wait_for(tmp_path: Any) -> None:

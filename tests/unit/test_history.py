@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from adjourn.nodes.history import healed, is_legal
+from adjourn.nodes.history import Checked, healed, is_legal
 from adjourn.nodes.scripted import illegal
 
 IDS = st.sampled_from(["a", "b", "c", "call_0"])
@@ -66,3 +66,20 @@ def test_c15_invalid_calls_are_answered_too():
 
 def test_a_system_message_is_no_answer():
     assert not is_legal([assistant(["a"]), SystemMessage("x"), ToolMessage("{}", tool_call_id="a", name="t")])
+
+
+@given(MESSAGES, MESSAGES)
+def test_c15_what_was_found_legal_is_remembered_for_the_same_messages_only(messages, others):
+    legal = Checked()
+    for end in range(len(messages) + 1):  # a history that grows
+        assert legal.are(messages[:end]) == is_legal(messages[:end])
+    for history in (others, messages, [one.model_copy() for one in messages], messages[:1], others):
+        assert legal.are(history) == is_legal(history)
+
+
+def test_c15_a_changed_message_in_a_long_history_is_looked_at_again():
+    asked, answer = assistant(["a"]), ToolMessage("{}", tool_call_id="a", name="t")
+    legal = Checked()
+    assert legal.are([asked, answer])
+    stray = answer.model_copy(update={"tool_call_id": "b"})
+    assert not legal.are([asked, stray, HumanMessage("hi")])

@@ -11,9 +11,9 @@ from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from pydantic import BaseModel, Field, SecretStr
 
 from adjourn.checkpoints.errors import ToolDefinitionError
+from adjourn.checkpoints.sealed import SEAL
 from adjourn.graph import build_react
 from adjourn.nodes import ScriptedModel, Secret, ToolContext, as_tool, tool
-from adjourn.nodes.sealing import SEAL
 
 CONTEXT = ToolContext(run_id="r", thread_id="t", step=1, call_id="c9", tool="x", idempotency_key="k")
 

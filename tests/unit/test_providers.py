@@ -25,7 +25,7 @@ from adjourn.nodes.scripted import ScriptedModel
 from adjourn.nodes.stored_form import assistant_message, sent_calls
 from adjourn.nodes.wire_in import read
 from adjourn.nodes.wire_memory import Made, Memory
-from adjourn.nodes.wire_out import STAND_IN_NAME, request_messages
+from adjourn.nodes.wire_out import STAND_IN_NAME, Requested, request_messages
 
 OPENAI = PROVIDERS["langchain_openai"]
 
@@ -460,6 +460,51 @@ def test_a_turn_is_made_once_for_each_form_and_again_when_it_is_another_message(
     (changed,) = request_messages([stored.model_copy(update={"content": "other words"})], model)
     assert "other words" in str(changed.content)
     assert request_messages([stored], model)[0] == first
+
+
+def _conversation() -> list[BaseMessage]:
+    """Three runs; ids of calls return, and one of them is none that a stricter service takes."""
+    said: list[BaseMessage] = [SystemMessage("s")]
+    for number, ids in enumerate((("a", "b c"), ("a",), ("call_0", "a"))):
+        calls = tuple(AssembledCall(place, id_, "t", "{}", {}) for place, id_ in enumerate(ids))
+        said.append(HumanMessage(f"q{number}"))
+        said.append(assistant_message(Turn(calls=calls, finish="tool_calls"), f"m{number}"))
+        said += [ToolMessage("{}", tool_call_id=id_, name="t") for id_ in ids]
+        said.append(assistant_message(Turn(f"answer {number}", finish="stop"), f"n{number}"))
+    return said
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        openai(),
+        named("langchain_anthropic"),
+        named("langchain_mistralai"),
+        fake(),
+        openai(use_responses_api=True),
+    ],
+)
+def test_c13_a_history_that_grows_is_written_as_if_it_were_new(model: BaseChatModel) -> None:
+    history, before = _conversation(), Requested()
+    word = HumanMessage("[runtime] 3 steps left")  # the last of a request, and of no other
+    for end in range(1, len(history) + 1):
+        for request in ([*history[:end], word.model_copy()], history[:end]):
+            assert request_messages(request, model, (), before) == request_messages(request, model)
+
+
+def test_c13_another_history_another_model_or_other_tools_are_written_anew() -> None:
+    history, before = _conversation(), Requested()
+    anthropic, other = named("langchain_anthropic"), openai()
+    shorter, changed = (
+        history[:4],
+        [*history[:5], history[5].model_copy(update={"content": "else"}), *history[6:]],
+    )
+    for request in (history, shorter, changed, history[2:], history):
+        for model in (anthropic, other, anthropic):
+            for tools in ((), ("t",)):
+                assert request_messages(request, model, tools, before) == request_messages(
+                    request, model, tools
+                )
 
 
 def test_what_was_made_goes_with_its_message():

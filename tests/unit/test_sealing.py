@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adjourn.checkpoints.errors import KeyLost, UsageError
+from adjourn.checkpoints.sealed import SEAL, hidden, is_sealed
 from adjourn.nodes.masking import Masker
-from adjourn.nodes.sealing import DIGEST_LENGTH, SEAL, Keyring, forms, hidden, is_sealed
+from adjourn.nodes.sealing import DIGEST_LENGTH, Keyring, forms
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -20,13 +20,9 @@ from langchain_core.messages import BaseMessage
 from adjourn.checkpoints.builtin_types import PACKERS, UNPACKERS, pack_array
 from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.registered_types import Registry
+from adjourn.checkpoints.stored_json import TAG, TAG_MARK, Json, Ranges, dump, parse, tagged
 
-TAG = "!"
-TAG_MARK = '"!"'  # stands in every text that holds a tagged value
 DEEPEST = 200  # levels of nesting; orjson writes up to 254, and tags add levels
-
-Json = Any  # None, bool, int, float, str, list or dict of the same
-Ranges = list[list[int]]  # [[first, last], ...], both included, in order
 
 logger = logging.getLogger("adjourn.checkpoints")
 
@@ -80,16 +76,6 @@ def is_plain(value: Any, depth: int = 0) -> bool:
         elif kind not in _CONTAINERS or depth > DEEPEST or not is_plain(member, depth + 1):
             return False
     return True
-
-
-def dump(tree: Json) -> str:
-    """JSON text of a packed tree."""
-    return orjson.dumps(tree).decode()
-
-
-def parse(text: str) -> Json:
-    """The tree of a JSON text. Raises `ValueError` when it is none."""
-    return orjson.loads(text)
 
 
 class Codec:
@@ -262,11 +248,6 @@ class _Unpacking:
 def is_storable(value: object) -> bool:
     """Whether a value is a message that has a row: `RemoveMessage` is an instruction and has none."""
     return isinstance(value, BaseMessage) and value.type != "remove"
-
-
-def tagged(tag: str, content: Json) -> Json:
-    """A tree that JSON alone cannot say."""
-    return {TAG: tag, "v": content}
 
 
 def _is_unicode(text: str) -> bool:

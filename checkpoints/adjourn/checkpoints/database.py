@@ -210,8 +210,12 @@ class Database:
 
     async def arun(self, work: Callable[[], T], *, writes: bool = False) -> T:
         """Run `work` on a worker thread; it opens its own transactions. `writes`: most of them write."""
+        return await self.soon(work, writes=writes)
+
+    def soon(self, work: Callable[[], T], *, writes: bool = False) -> "asyncio.Future[T]":
+        """`arun`, for who does not wait at once, or may be cancelled while it waits (with `asyncio.shield`)."""
         pool = self._write_pool if writes else self._pool
-        return await asyncio.get_running_loop().run_in_executor(pool, work)
+        return asyncio.get_running_loop().run_in_executor(pool, work)
 
     def begin(self, work: Callable[[], object]) -> None:
         """Run writing `work` on a worker thread, with nobody waiting for it."""

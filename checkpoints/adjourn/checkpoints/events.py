@@ -5,9 +5,11 @@ one per run over the stored events; `TextDelta` alone is not stored and has no n
 fact, so that a step that runs again after a crash stores nothing twice (C-65).
 """
 
+import copy
+import functools
 import hashlib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
 from adjourn.checkpoints.errors import StoredDataError
@@ -35,16 +37,21 @@ class Event:
         return replace(self, number=number)
 
     def own(self) -> dict[str, Any]:
-        """The event's own fields, without those that all events carry."""
-        return {name: value for name, value in asdict(self).items() if name not in _COMMON}
+        """The event's own fields, without those that all events carry. They are the event's: change none."""
+        return {name: getattr(self, name) for name in _own_names(type(self))}  # type: ignore[arg-type]  # a class has a hash
 
     def to_dict(self) -> dict[str, Any]:
         """The whole event as JSON data: `type`, the common fields, then its own."""
         common = {"run_id": self.run_id, "path": self.path, "step": self.step, "number": self.number}
-        return {"type": self.word, **common, **self.own()}
+        return {"type": self.word, **common, **copy.deepcopy(self.own())}
 
 
 _COMMON = frozenset({"run_id", "path", "step", "number"})
+
+
+@functools.cache
+def _own_names(kind: type[Event]) -> Sequence[str]:
+    return [one.name for one in fields(kind) if one.name not in _COMMON]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,24 +1,31 @@
 """Runs that work for other runs, inside a transaction of the caller's: who is below a run, and who is at the top."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection, bindparam, func, or_, select
 
 from adjourn.checkpoints import journal
+from adjourn.checkpoints.compiled import Statement
 from adjourn.checkpoints.lifecycle import InterruptState, RunStatus
 from adjourn.checkpoints.records import Interrupt, RunRow
 from adjourn.checkpoints.run_schema import interrupts, runs
 
-_children = (
-    select(runs.c.id, runs.c.status)
-    .where(runs.c.parent_run_id.in_(bindparam("parents", expanding=True)))
-    .order_by(runs.c.created_at, runs.c.id)
+_read_children = Statement(
+    lambda _: (
+        select(runs.c.id, runs.c.status)
+        .where(runs.c.parent_run_id == bindparam("id_"))
+        .order_by(runs.c.created_at, runs.c.id)
+    )
 )
+
+
+def _children(connection: Connection, run_id: str) -> list[tuple[str, str]]:
+    return [(row[0], row[1]) for row in _read_children.rows(connection, {"id_": run_id})]
 
 
 def children(connection: Connection, run_id: str) -> list[str]:
     """The runs that work for a run itself, oldest first."""
-    return [row[0] for row in connection.execute(_children, {"parents": [run_id]})]
+    return [one for one, _ in _children(connection, run_id)]
 
 
 def below(connection: Connection, run_id: str) -> list[str]:
@@ -36,15 +43,15 @@ def _below(connection: Connection, run_id: str) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     parents = [run_id]
     while parents:
-        rows = [(row[0], row[1]) for row in connection.execute(_children, {"parents": parents})]
+        rows = [child for one in parents for child in _children(connection, one)]
         found += rows
         parents = [one for one, _ in rows]
     return found
 
 
-def count_children(connection: Connection, run_id: str) -> int:
-    """How many runs were made to work for a run, those below them left out."""
-    query = select(func.count()).where(runs.c.parent_run_id == run_id)
+def count_children(connection: Connection, run_id: str, *, but: Iterable[str] = ()) -> int:
+    """How many runs were made to work for a run, those below them and those at the paths `but` left out."""
+    query = select(func.count()).where(runs.c.parent_run_id == run_id, runs.c.path.not_in([*but]))
     return int(connection.execute(query).scalar_one())
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
+from adjourn.checkpoints.compiled import Statement
 from adjourn.checkpoints.errors import IllegalMove
 from adjourn.checkpoints.lifecycle import FLOW_STEP_MOVES, FlowStepState, sources
 from adjourn.checkpoints.records import to_text
@@ -82,7 +83,11 @@ def stop(connection: Connection, run_id: str, reason: str, *, at: str) -> None:
 
 def read(connection: Connection, run_id: str) -> list[FlowStepRow]:
     """The steps of a run's flow in their order; empty for a run without one."""
-    found = connection.execute(
-        select(flow_steps).where(flow_steps.c.run_id == run_id).order_by(flow_steps.c.position)
+    return [FlowStepRow(**row) for row in _read.mappings(connection, {"of_run": run_id})]
+
+
+_read = Statement(
+    lambda _: (
+        select(flow_steps).where(flow_steps.c.run_id == bindparam("of_run")).order_by(flow_steps.c.position)
     )
-    return [FlowStepRow(**row) for row in found.mappings()]
+)

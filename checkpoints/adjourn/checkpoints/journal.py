@@ -4,12 +4,14 @@ Each function takes the connection of the caller's transaction, so that a fact a
 together (C-65). Statements are built once; SQLAlchemy compiles each once per database.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
+from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import (
     ClauseElement,
+    ColumnElement,
     Connection,
     Table,
     Update,
@@ -17,6 +19,7 @@ from sqlalchemy import (
     func,
     insert,
     literal_column,
+    null,
     or_,
     select,
     update,
@@ -58,7 +61,7 @@ _JSON = frozenset(
 
 
 def _encoded(row: Any, table: Table) -> dict[str, Any]:
-    values = {one.name: getattr(row, one.name) for one in fields(row)}
+    values = {name: getattr(row, name) for name in row.__dataclass_fields__}
     for name in _JSON & values.keys() - ({"answer"} if table is runs else set()):
         values[name] = to_json(values[name])
     return values
@@ -75,7 +78,9 @@ _insert_interrupt = _insert(interrupts, Interrupt)
 _insert_event = Statement(
     lambda _: insert(events).values({one.name: bindparam(one.name) for one in events.c})
 )
-_insert_audit = insert(audit)
+_insert_audit = Statement(
+    lambda _: insert(audit).values({one.name: bindparam(one.name) for one in audit.c if one.name != "id"})
+)
 
 
 def insert_run(connection: Connection, run: RunRow) -> None:
@@ -133,15 +138,11 @@ def insert_calls(connection: Connection, rows: Sequence[CallRow]) -> None:
 
 def insert_interrupts(connection: Connection, rows: Sequence[Interrupt]) -> None:
     """Store questions. Their ids derive from the call, so one that is already there is left alone."""
-    if not rows:
-        return
-    known = _known(connection, [row.id for row in rows])
-    fresh = [_encoded(row, interrupts) for row in rows if row.id not in known]
-    _insert_interrupt.change_many(connection, fresh)
+    fresh = [row for row in rows if not _known_interrupt.rows(connection, {"id_": row.id})]
+    _insert_interrupt.change_many(connection, [_encoded(row, interrupts) for row in fresh])
 
 
-def _known(connection: Connection, ids: list[str]) -> set[str]:
-    return set(connection.execute(select(interrupts.c.id).where(interrupts.c.id.in_(ids))).scalars())
+_known_interrupt = Statement(lambda _: select(interrupts.c.id).where(interrupts.c.id == bindparam("id_")))
 
 
 _UPDATES: dict[tuple[str, ...], Statement] = {}
@@ -171,14 +172,14 @@ def update_call(
 
 
 def _update_call(names: tuple[str, ...], outcome: CallState) -> ClauseElement:
-    before = [one.value for one in sources(CALL_MOVES, outcome)]
+    before = sources(CALL_MOVES, outcome)
     return (
         update(calls)
         .where(
             calls.c.run_id == bindparam("run_id_"),
             calls.c.step == bindparam("step_"),
             calls.c.call_id == bindparam("call_id_"),
-            or_(*(calls.c.outcome == literal_column(f"'{word}'") for word in before)),
+            or_(*(calls.c.outcome == _word(one) for one in before)),
         )
         .values({name: bindparam(f"v_{name}") for name in names})
     )
@@ -192,11 +193,28 @@ def _counting() -> Update:
     return update(runs).where(runs.c.id == bindparam("id_")).values(counted)
 
 
-_count = Statement(lambda _: _counting())
-_count_fenced = Statement(
-    lambda _: _counting().where(runs.c.fence == bindparam("held"), runs.c.status == RunStatus.RUNNING.value)
-)
+def _counting_fenced() -> Update:
+    return _counting().where(runs.c.fence == bindparam("held"), runs.c.status == RunStatus.RUNNING.value)
+
+
+def _telling(counting: Callable[[], Update]) -> Statement:
+    """The update with what it came to, where the database tells it: MySQL does not."""
+    told = ("sqlite", "postgresql")
+    return Statement(
+        lambda dialect: counting().returning(runs.c.last_event) if dialect in told else counting()
+    )
+
+
+_count = _telling(_counting)
+_count_fenced = _telling(_counting_fenced)
 _counted = Statement(lambda _: select(runs.c.last_event).where(runs.c.id == bindparam("id_")))
+
+
+def _last_number(connection: Connection, counting: Statement, values: dict[str, Any]) -> int | None:
+    """Count events on, and give the number of the last one; None when the run is not the caller's."""
+    if connection.dialect.name in ("mysql", "mariadb"):
+        return _counted.value(connection, values) if counting.change(connection, values) else None
+    return counting.value(connection, values)  # type: ignore[no-any-return]
 
 
 def append_events(
@@ -211,12 +229,11 @@ def append_events(
     if not facts:
         return []
     at = now()
-    values = {"id_": run_id, "n": len(facts), "at": at}
-    if fence is None:
-        _count.change(connection, values)
-    elif not _count_fenced.change(connection, {**values, "held": fence}):
-        raise LeaseLost(run_id, fence)
-    first = int(_counted.value(connection, values)) - len(facts) + 1
+    values = {"id_": run_id, "n": len(facts), "at": at, "held": fence}
+    last = _last_number(connection, _count if fence is None else _count_fenced, values)
+    if last is None:
+        raise RunNotFound(run_id) if fence is None else LeaseLost(run_id, fence)
+    first = last - len(facts) + 1
     numbered = [fact.numbered(first + place) for place, fact in enumerate(facts)]
     _insert_event.change_many(connection, [_event_values(run_id, fact, at) for fact in numbered])
     return numbered
@@ -228,36 +245,55 @@ def doubtful_digests(connection: Connection, thread_id: str) -> set[str]:
     What is unknown on the thread that it was forked from is unknown here as well: the world is the same. So it is with
     those of the runs that worked for runs on it.
     """
-    line = _lineage(connection, thread_id)
-    known = select(runs.c.id).where(runs.c.thread_id.in_(line)).cte(recursive=True)
+    written = [
+        row for one in _lineage(connection, thread_id) for row in _writes.rows(connection, {"of_thread": one})
+    ]
+    outcomes = {digest: outcome for digest, outcome, _ in sorted(written, key=lambda row: row[2] or "")}
+    return {
+        digest for digest, outcome in outcomes.items() if outcome == CallState.UNKNOWN
+    }  # the last one counts
+
+
+def _writes_on_thread() -> ClauseElement:
+    known = select(runs.c.id).where(runs.c.thread_id == bindparam("of_thread")).cte("known", recursive=True)
     known = known.union_all(select(runs.c.id).join(known, runs.c.parent_run_id == known.c.id))
-    lost = (
-        select(calls.c.digest, calls.c.outcome)
+    return (
+        select(calls.c.digest, calls.c.outcome, calls.c.ended_at)
         .join(known, known.c.id == calls.c.run_id)
         .where(
-            calls.c.outcome.in_([CallState.UNKNOWN.value, CallState.OK.value]),
-            calls.c.effect == Effect.WRITE.value,
+            or_(*(calls.c.outcome == _word(one) for one in (CallState.UNKNOWN, CallState.OK))),
+            calls.c.effect == _word(Effect.WRITE),
             calls.c.digest.is_not(None),
         )
-        .order_by(calls.c.ended_at)
     )
-    outcomes = {row.digest: row.outcome for row in connection.execute(lost)}  # the last one counts
-    return {digest for digest, outcome in outcomes.items() if outcome == CallState.UNKNOWN}
+
+
+_writes = Statement(lambda _: _writes_on_thread())
 
 
 def _lineage(connection: Connection, thread_id: str) -> list[str]:
     """A thread, the one that it was forked from, the one that this was forked from, and so on."""
     line = [thread_id]
-    fork, original = runs.alias("fork"), runs.alias("original")
-    before = select(original.c.thread_id).join(fork, fork.c.forked_from == original.c.id)
-    while (older := connection.execute(before.where(fork.c.thread_id == line[-1])).scalar()) is not None:
+    while (older := _original.value(connection, {"of_thread": line[-1]})) is not None:
         line.append(older)
     return line
 
 
+def _original_of() -> ClauseElement:
+    fork, original = runs.alias("fork"), runs.alias("original")
+    joined = select(original.c.thread_id).join(fork, fork.c.forked_from == original.c.id)
+    return joined.where(fork.c.thread_id == bindparam("of_thread")).limit(1)
+
+
+_original = Statement(lambda _: _original_of())
+
+
 def told_keys(connection: Connection, run_id: str) -> set[str]:
     """The keys of the events that a run has stored."""
-    return set(connection.execute(select(events.c.key).where(events.c.run_id == run_id)).scalars())
+    return {row[0] for row in _told.rows(connection, {"id_": run_id})}
+
+
+_told = Statement(lambda _: select(events.c.key).where(events.c.run_id == bindparam("id_")))
 
 
 def _event_values(run_id: str, fact: Event, at: str) -> dict[str, Any]:
@@ -307,7 +343,7 @@ def write_audit(
         "by": by,
         "data": to_json(data),
     }
-    connection.execute(_insert_audit, {**values, "at": now()})
+    _insert_audit.change(connection, {**values, "at": now()})
 
 
 # -- the moves of a run that its owner makes
@@ -332,26 +368,41 @@ def end_run(
     status = RUN_MOVES[RunStatus.RUNNING][event]
     ended = status in (RunStatus.FINISHED, RunStatus.CANCELLED)
     values: dict[str, Any] = {
-        "status": status.value,
-        "stop_reason": stop_reason.value if stop_reason else None,
-        "answer": to_text(answer),
-        "error": to_json(error),
-        "active_ms": active_ms,
-        "lease_owner": None,
-        "lease_until": None,
-        "cancel_requested_at": None,
-        "updated_at": at,
-        "ended_at": at if ended else None,
+        "v_status": status.value,
+        "v_stop_reason": stop_reason.value if stop_reason else None,
+        "v_answer": to_text(answer),
+        "v_error": to_json(error),
+        "v_active_ms": active_ms,
+        "v_updated_at": at,
+        "v_ended_at": at if ended else None,
+        "failed": int(event is RunEvent.FAIL),
+        "id_": run_id,
+        "held": fence,
     }
-    if event is RunEvent.FAIL:
-        values["failures"] = runs.c.failures + 1
-    statement = (
-        update(runs)
-        .where(runs.c.id == run_id, runs.c.fence == fence, runs.c.status == RunStatus.RUNNING.value)
-        .values(values)
-    )
-    if connection.execute(statement).rowcount != 1:
+    if _end_run.change(connection, values) != 1:
         raise LeaseLost(run_id, fence)
+
+
+def _ending() -> ClauseElement:
+    given = ("status", "stop_reason", "answer", "error", "active_ms", "updated_at", "ended_at")
+    return (
+        update(runs)
+        .where(
+            runs.c.id == bindparam("id_"),
+            runs.c.fence == bindparam("held"),
+            runs.c.status == _word(RunStatus.RUNNING),
+        )
+        .values(
+            {
+                **{name: bindparam(f"v_{name}") for name in given},
+                **dict.fromkeys(("lease_owner", "lease_until", "cancel_requested_at"), null()),
+                "failures": runs.c.failures + bindparam("failed"),
+            }
+        )
+    )
+
+
+_end_run = Statement(lambda _: _ending())
 
 
 def leave_waiting(connection: Connection, run_id: str, event: RunEvent, stop_reason: StopReason) -> bool:
@@ -403,12 +454,17 @@ def note_langgraph_id(connection: Connection, run_id: str, langgraph_id: str) ->
 
 def lock_run(connection: Connection, run_id: str) -> RunRow:
     """The run, its row held until the transaction ends. Raises `RunNotFound`."""
-    row = (
-        connection.execute(select(runs).where(runs.c.id == run_id).with_for_update()).mappings().one_or_none()
-    )
-    if row is None:
+    return _one_run(_lock_run, connection, run_id)
+
+
+def _one_run(statement: Statement, connection: Connection, run_id: str) -> RunRow:
+    rows = statement.mappings(connection, {"id_": run_id})
+    if not rows:
         raise RunNotFound(run_id)
-    return RunRow.of(row)
+    return RunRow.of(rows[0])
+
+
+_lock_run = Statement(lambda _: select(runs).where(runs.c.id == bindparam("id_")).with_for_update())
 
 
 # -- reading
@@ -416,12 +472,10 @@ def lock_run(connection: Connection, run_id: str) -> RunRow:
 
 def read_run(connection: Connection, run_id: str) -> RunRow:
     """One run. Raises `RunNotFound`."""
-    row = connection.execute(select(runs).where(runs.c.id == run_id)).mappings().one_or_none()
-    if row is None:
-        raise RunNotFound(run_id)
-    return RunRow.of(row)
+    return _one_run(_read_run, connection, run_id)
 
 
+_read_run = Statement(lambda _: select(runs).where(runs.c.id == bindparam("id_")))
 _progress = Statement(lambda _: select(runs.c.status, runs.c.last_event).where(runs.c.id == bindparam("id_")))
 
 
@@ -473,9 +527,40 @@ def open_run(connection: Connection, thread_id: str) -> RunRow | None:
 
     By status and not by time: the clocks of two hosts may differ.
     """
-    found = list_runs(connection, statuses=(*LIVE, RunStatus.FAILED), thread_id=thread_id, limit=1)
-    return next(iter(found), None)
+    rows = _open_run.mappings(connection, {"of_thread": thread_id})
+    return RunRow.of(rows[0]) if rows else None
 
+
+def _word(state: StrEnum) -> ColumnElement[str]:
+    """One of our own words, in the statement's text."""
+    return literal_column(f"'{state.value}'")
+
+
+_open_run = Statement(
+    lambda _: (
+        select(runs)
+        .where(
+            runs.c.thread_id == bindparam("of_thread"),
+            or_(*(runs.c.status == _word(one) for one in (*LIVE, RunStatus.FAILED))),
+        )
+        .order_by(runs.c.created_at.desc(), runs.c.id.desc())
+        .limit(1)
+    )
+)
+
+
+def begun_in_vain(connection: Connection, thread_id: str) -> list[RunRow]:
+    """The runs of a thread that failed before their first step, newest first."""
+    return [RunRow.of(row) for row in _begun_in_vain.mappings(connection, {"of_thread": thread_id})]
+
+
+_begun_in_vain = Statement(
+    lambda _: (
+        select(runs)
+        .where(runs.c.thread_id == bindparam("of_thread"), runs.c.steps == 0, runs.c.failures > 0)
+        .order_by(runs.c.created_at.desc(), runs.c.id.desc())
+    )
+)
 
 _below = select(runs.c.id).where(runs.c.parent_run_id == bindparam("id_")).cte("below", recursive=True)
 _below = _below.union(select(runs.c.id).where(runs.c.parent_run_id == _below.c.id))
@@ -493,32 +578,46 @@ def spent_below(connection: Connection, run_id: str) -> tuple[int, float]:
     return (0, 0.0) if row is None else (int(row[0]), float(row[1]))
 
 
+def spent_with_below(connection: Connection, run_id: str) -> tuple[int, float]:
+    """Tokens and cost of a run and of all that work for it. Raises `RunNotFound`."""
+    run, (tokens, cost) = read_run(connection, run_id), spent_below(connection, run_id)
+    return run.input_tokens + run.output_tokens + tokens, run.cost + cost
+
+
 def read_steps(connection: Connection, run_id: str) -> list[StepRow]:
     """The steps of a run, in order."""
-    statement = select(steps).where(steps.c.run_id == run_id).order_by(steps.c.step)
-    return [StepRow.of(row) for row in connection.execute(statement).mappings()]
+    return [StepRow.of(row) for row in _read_steps.mappings(connection, {"id_": run_id})]
 
 
 def read_calls(connection: Connection, run_id: str, *, step: int | None = None) -> list[CallRow]:
     """The calls of a run (or of one step of it), in request order."""
-    statement = select(calls).where(calls.c.run_id == run_id).order_by(calls.c.step, calls.c.position)
-    if step is not None:
-        statement = statement.where(calls.c.step == step)
-    return [CallRow.of(row) for row in connection.execute(statement).mappings()]
+    statement = _read_calls if step is None else _read_calls_of_step
+    return [CallRow.of(row) for row in statement.mappings(connection, {"id_": run_id, "of_step": step})]
 
 
 def read_audit(connection: Connection, run_id: str) -> list[AuditRow]:
     """Who did what to a run, in order."""
-    statement = select(audit).where(audit.c.run_id == run_id).order_by(audit.c.id)
-    return [AuditRow.of(row) for row in connection.execute(statement).mappings()]
+    return [AuditRow.of(row) for row in _read_audit.mappings(connection, {"id_": run_id})]
 
 
 def read_interrupts(
     connection: Connection, run_id: str, *, state: InterruptState | None = None
 ) -> list[Interrupt]:
     """The questions of a run, in the order they were asked."""
-    statement = select(interrupts).where(interrupts.c.run_id == run_id)
-    if state is not None:
-        statement = statement.where(interrupts.c.state == state.value)
-    ordered = statement.order_by(interrupts.c.step, interrupts.c.created_at, interrupts.c.position)
-    return [Interrupt.of(row) for row in connection.execute(ordered).mappings()]
+    statement = _read_interrupts if state is None else _read_interrupts_in
+    return [Interrupt.of(row) for row in statement.mappings(connection, {"id_": run_id, "in_state": state})]
+
+
+def _of_run(table: Table, *order: ColumnElement[Any], only: ColumnElement[bool] | None = None) -> Statement:
+    """The rows of a table that belong to a run."""
+    conditions = [table.c.run_id == bindparam("id_"), *([] if only is None else [only])]
+    return Statement(lambda _: select(table).where(*conditions).order_by(*order))
+
+
+_read_steps = _of_run(steps, steps.c.step)
+_read_calls = _of_run(calls, calls.c.step, calls.c.position)
+_read_calls_of_step = _of_run(calls, calls.c.position, only=calls.c.step == bindparam("of_step"))
+_read_audit = _of_run(audit, audit.c.id)
+_asked = (interrupts.c.step, interrupts.c.created_at, interrupts.c.position)
+_read_interrupts = _of_run(interrupts, *_asked)
+_read_interrupts_in = _of_run(interrupts, *_asked, only=interrupts.c.state == bindparam("in_state"))

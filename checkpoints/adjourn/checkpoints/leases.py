@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Column, Connection, bindparam, case, func, or_, select, update
+from sqlalchemy import Column, Connection, bindparam, case, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from adjourn.checkpoints.compiled import Statement
+from adjourn.checkpoints.compiled import Statement, kept
 from adjourn.checkpoints.database import format_time, now
 from adjourn.checkpoints.doorbell import ring
 from adjourn.checkpoints.errors import LeaseLost, NotResumable, RunBusy, RunNotFound
 from adjourn.checkpoints.lifecycle import RUN_MOVES, RunEvent, RunStatus, sources
-from adjourn.checkpoints.records import RunRow
 from adjourn.checkpoints.run_schema import runs
 
 LEASE_S = (
@@ -45,14 +44,16 @@ _claim = _mine.ordered_values((runs.c.deaths, 0), _here, *_owned)
 _claim_expired = _mine.where(
     or_(runs.c.lease_until.is_(None), runs.c.lease_until < bindparam("at"))
 ).ordered_values((runs.c.deaths, _deaths), _here, *_owned)
-_renew = (
-    update(runs)
-    .where(
-        runs.c.id == bindparam("run_id"),
-        runs.c.fence == bindparam("held"),
-        runs.c.status == RunStatus.RUNNING.value,
+_renew = Statement(
+    lambda _: (
+        update(runs)
+        .where(
+            runs.c.id == bindparam("run_id"),
+            runs.c.fence == bindparam("held"),
+            runs.c.status == RunStatus.RUNNING.value,
+        )
+        .values(lease_until=bindparam("until"), active_ms=bindparam("worked_ms"))
     )
-    .values(lease_until=bindparam("until"), active_ms=bindparam("worked_ms"))
 )
 # FOR UPDATE holds the row on PostgreSQL and MariaDB; SQLite drops it, and BEGIN IMMEDIATE does the same.
 _hold = Statement(
@@ -101,7 +102,7 @@ def claim(
         "at": now(),
     }
     try:
-        with connection.begin_nested():
+        with kept(connection):
             claimed = connection.execute(statement, values).rowcount
     except IntegrityError as error:  # its thread has another live run by now
         raise RunBusy(run_id) from error
@@ -118,7 +119,7 @@ def claim(
 def renew(connection: Connection, run_id: str, fence: int, *, lease_s: float, active_ms: int) -> bool:
     """Extend the lease and note the time worked. False: the run has another owner or has ended."""
     values = {"run_id": run_id, "held": fence, "until": lease_end(lease_s), "worked_ms": active_ms}
-    return connection.execute(_renew, values).rowcount == 1
+    return _renew.change(connection, values) == 1
 
 
 def release(connection: Connection, run_id: str, fence: int, *, active_ms: int) -> None:
@@ -131,43 +132,6 @@ def release(connection: Connection, run_id: str, fence: int, *, active_ms: int) 
     if connection.execute(update(runs).where(*mine).values(free)).rowcount != 1:
         raise LeaseLost(run_id, fence)
     ring(connection)
-
-
-def unowned(
-    connection: Connection, *, graph: str, limit: int | None = None, most_per_person: int | None = None
-) -> list[RunRow]:
-    """The running runs of a graph that nobody drives: never taken, handed back, or their lease has run out.
-
-    The highest priority first, then the oldest. Those that work for another run are taken over with it.
-    `most_per_person`: leave out runs with which more than so many of the person who started them would be driven at
-    once; runs of nobody count for nobody. None: no limit.
-    """
-    at = now()
-    rows = runs.c.status == RunStatus.RUNNING.value, runs.c.graph == graph, runs.c.parent_run_id.is_(None)
-    free = or_(runs.c.lease_until.is_(None), runs.c.lease_until < at)
-    order = runs.c.priority.desc(), runs.c.created_at, runs.c.id
-    query = select(runs).where(*rows, free)
-    if most_per_person is not None:
-        place = func.row_number().over(partition_by=runs.c.started_by, order_by=order)
-        placed = select(runs.c.id, place.label("place")).where(*rows, free).subquery()
-        driven = (
-            select(runs.c.started_by, func.count().label("number"))
-            .where(*rows, runs.c.lease_until >= at)
-            .group_by(runs.c.started_by)
-            .subquery()
-        )
-        query = (
-            query.join(placed, placed.c.id == runs.c.id)
-            .outerjoin(driven, driven.c.started_by == runs.c.started_by)
-            .where(
-                or_(
-                    runs.c.started_by.is_(None),
-                    placed.c.place + func.coalesce(driven.c.number, 0) <= most_per_person,
-                )
-            )
-        )
-    query = query.order_by(*order).limit(limit)
-    return [RunRow.of(row) for row in connection.execute(query).mappings()]
 
 
 def suspend(connection: Connection, run_id: str) -> None:

@@ -12,6 +12,8 @@ from typing import TypeVar
 
 from adjourn.checkpoints.errors import IllegalMove
 
+HIGHEST_PRIORITY = 1000  # of a run; the lowest is its negative. Only their order counts
+
 
 class RunStatus(StrEnum):
     """Where a run stands. `running` and `interrupted` are live: a thread has at most one such run."""

@@ -28,9 +28,10 @@ from langchain_core.messages import (
 )
 from pydantic_core import PydanticUndefined
 
-from adjourn.checkpoints.codec import TAG_MARK, Codec, Json, dump, parse
+from adjourn.checkpoints.codec import Codec
 from adjourn.checkpoints.errors import StoredDataError
 from adjourn.checkpoints.registered_types import type_name
+from adjourn.checkpoints.stored_json import TAG_MARK, Json, dump, parse
 
 SHORT = 255  # characters of an ID column
 

@@ -13,8 +13,9 @@ from langchain_core.messages import BaseMessage
 from sqlalchemy.engine import Connection
 
 from adjourn.checkpoints import statements
-from adjourn.checkpoints.codec import Codec, Json, Ranges, dump, is_storable, parse, tagged
+from adjourn.checkpoints.codec import Codec, is_storable
 from adjourn.checkpoints.message_rows import to_row
+from adjourn.checkpoints.stored_json import Json, Ranges, compress, dump, parse, tagged
 from adjourn.checkpoints.thread_memory import (
     BLOCK,
     Owner,
@@ -22,12 +23,13 @@ from adjourn.checkpoints.thread_memory import (
     Reference,
     Remembered,
     ThreadMemory,
-    compress,
 )
 
 START = "__start__"  # LangGraph's channel for a run's input, a dict by channel
 SHORT = 40  # characters of JSON that stand in the checkpoint: less than a row of their own would take
-LARGE = 2_048  # characters of JSON above which a list or dict is stored by its parts
+# characters of JSON above which a list or dict is stored by its parts; SQLite gives what is longer than 1,002 bytes in
+# a table without rowid a page of its own, of 4,096
+LARGE = 900
 PART = 256  # characters of JSON above which a member is a part of its own; smaller ones are grouped
 GROUP = 16  # small members of a list in one part
 
@@ -144,6 +146,13 @@ class Placing:
         return tree
 
     def _divide_list(self, value: list[Any]) -> Json:
+        if all(
+            type(member) is str and len(member) <= SHORT for member in value
+        ):  # each below PART, escaped or not
+            groups = [value[start : start + GROUP] for start in range(0, len(value), GROUP)]
+            return tagged(
+                "parts", compress([self._value_row(self._codec.encode(one, self)) for one in groups])
+            )
         seqs: list[int] = []
         group: list[str] = []
         for member in value:

@@ -10,11 +10,12 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP, ChannelVersions, Checkpoin
 from sqlalchemy.engine import Connection
 
 from adjourn.checkpoints import statements
-from adjourn.checkpoints.codec import Codec, dump, parse
+from adjourn.checkpoints.codec import Codec
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.hooks import Check
 from adjourn.checkpoints.placing import Placing, continue_blocks
+from adjourn.checkpoints.stored_json import dump, parse
 from adjourn.checkpoints.thread_memory import Head, Reference, ThreadMemory
 from adjourn.checkpoints.thread_rows import StaleMemory, know_namespace
 

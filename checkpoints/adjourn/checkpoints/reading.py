@@ -8,11 +8,12 @@ from langgraph.checkpoint.base import Checkpoint, CheckpointTuple, PendingWrite
 from sqlalchemy.engine import Connection
 
 from adjourn.checkpoints import statements
-from adjourn.checkpoints.codec import Codec, Ranges, parse
+from adjourn.checkpoints.codec import Codec
 from adjourn.checkpoints.errors import StoredDataError
 from adjourn.checkpoints.message_rows import MessageRow, Mould, mould_of
 from adjourn.checkpoints.placing import hash_of_value
-from adjourn.checkpoints.thread_memory import Reference, ThreadMemory, expand
+from adjourn.checkpoints.stored_json import Ranges, expand, parse
+from adjourn.checkpoints.thread_memory import Reference, ThreadMemory
 
 GAP = 64  # rows between two ranges that are read along, rather than with a query of their own
 

@@ -2,13 +2,17 @@
 
 import hashlib
 import json
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 from sqlalchemy.engine import RowMapping
 
 from adjourn.checkpoints.errors import StoredDataError
 from adjourn.checkpoints.lifecycle import InterruptState
+from adjourn.checkpoints.sealed import hidden
+
+Stored = Mapping[str, Any] | RowMapping  # a row by the names of its columns
 
 
 def to_json(value: Any) -> str | None:
@@ -53,8 +57,8 @@ def from_json(text: str | None, table: str, key: str) -> Any:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
     @classmethod
-    def _plain(cls, row: RowMapping) -> dict[str, Any]:
-        return {one.name: row[one.name] for one in fields(cls)}
+    def _plain(cls, row: Stored) -> dict[str, Any]:
+        return {name: row[name] for name in cls.__dataclass_fields__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +109,7 @@ class RunRow(_Row):
         return 1 if self.last_event > self.claimed_event else self.deaths + 1
 
     @classmethod
-    def of(cls, row: RowMapping) -> Self:
+    def of(cls, row: Stored) -> Self:
         """The run that this row holds."""
         values = cls._plain(row)
         values["input"] = str(from_json(row["input"], "runs", row["id"]))
@@ -137,7 +141,7 @@ class StepRow(_Row):
     ended_at: str
 
     @classmethod
-    def of(cls, row: RowMapping) -> Self:
+    def of(cls, row: Stored) -> Self:
         """The step that this row holds."""
         return cls(**cls._plain(row))
 
@@ -169,7 +173,7 @@ class CallRow(_Row):
     took_ms: int | None = None
 
     @classmethod
-    def of(cls, row: RowMapping) -> Self:
+    def of(cls, row: Stored) -> Self:
         """The call that this row holds."""
         values = cls._plain(row)
         key = f"({row['run_id']}, {row['step']}, {row['call_id']})"
@@ -189,7 +193,7 @@ class AuditRow(_Row):
     data: Any = None
 
     @classmethod
-    def of(cls, row: RowMapping) -> Self:
+    def of(cls, row: Stored) -> Self:
         """What this row tells."""
         values = cls._plain(row)
         values["data"] = from_json(row["data"], "audit", str(row["id"]))
@@ -225,7 +229,7 @@ class Interrupt(_Row):
     closed_at: str | None = None
 
     @classmethod
-    def of(cls, row: RowMapping) -> Self:
+    def of(cls, row: Stored) -> Self:
         """The question that this row holds."""
         values = cls._plain(row)
         for name in ("arguments", "payload", "response_schema", "answer", "approvals"):
@@ -251,3 +255,8 @@ class Interrupt(_Row):
         """What is shown of a question: JSON data."""
         shown = ("id", "call_id", "path", "type", "tool", "arguments", "reason", "payload", "response_schema")
         return {name: getattr(self, name) for name in (*shown, "approvals", "expires_at")}
+
+    @property
+    def shown_answer(self) -> Any:
+        """The answer as people see it: secrets are not (C-73)."""
+        return hidden(self.answer) if isinstance(self.answer, dict) else self.answer

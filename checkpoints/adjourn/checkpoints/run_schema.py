@@ -95,25 +95,38 @@ runs = Table(
         "thread_id",
         unique=True,
         sqlite_where=text("status IN ('running', 'interrupted')"),
-        postgresql_where=text("status IN ('running', 'interrupted')"),
     ).ddl_if(callable_=_has_partial_indexes),
     Index("ix_runs_thread_created", "thread_id", "created_at"),  # the runs of one conversation, newest last
     Index("ix_runs_status_created", "status", "created_at"),  # who waits; newest first
     Index("ix_runs_created", "created_at"),  # the newest of all: a list that is open asks every two seconds
     Index("ix_runs_started_by_created", "started_by", "created_at"),  # the newest of one person
+    # who is next for workers: without it each look sorts all that wait, 0.15 s for a hundred thousand
+    Index(
+        "ix_runs_queue",
+        "graph",
+        text("priority DESC"),
+        "created_at",
+        "id",
+        sqlite_where=text("status = 'running' AND parent_run_id IS NULL"),
+    ).ddl_if(callable_=_has_partial_indexes),
+    # what is driven now, some dozens; not by lease_until, or each renewal would be a new entry
+    Index(
+        "ix_runs_owned",
+        "graph",
+        "started_by",
+        sqlite_where=text("lease_owner IS NOT NULL"),
+    ).ddl_if(callable_=_has_partial_indexes),
     # the forks of a run; most runs are none
     Index(
         "ix_runs_forked_from",
         "forked_from",
         sqlite_where=text("forked_from IS NOT NULL"),
-        postgresql_where=text("forked_from IS NOT NULL"),
     ),
     # the runs that worked for a run; most work for nobody
     Index(
         "ix_runs_parent_run_id",
         "parent_run_id",
         sqlite_where=text("parent_run_id IS NOT NULL"),
-        postgresql_where=text("parent_run_id IS NOT NULL"),
     ),
 )
 

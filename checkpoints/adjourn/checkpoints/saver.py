@@ -276,7 +276,7 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
     ) -> RunnableConfig:
         """`put`, on a worker thread. A cancelled caller does not stop it: the outbox hears of the COMMIT."""
         work = partial(self._put, config, checkpoint, metadata, new_versions)
-        stored = asyncio.ensure_future(self.database.arun(work, writes=True))
+        stored = self.database.soon(work, writes=True)
         if outbox := outbox_of(config):
             stored.add_done_callback(partial(_tell, outbox))
         return await asyncio.shield(stored)

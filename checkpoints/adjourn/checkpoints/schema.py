@@ -6,6 +6,7 @@ and read without a tool. JSON is kept as text, exactly as written: `jsonb` would
 
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -20,9 +21,9 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    event,
     text,
 )
-from sqlalchemy.dialects import mysql
 from sqlalchemy.types import TypeEngine
 
 metadata = MetaData(
@@ -36,13 +37,38 @@ metadata = MetaData(
 )
 
 
+# A database's own types and options would load what SQLAlchemy knows about it: a tenth of a second for those that a
+# process does not use. So MySQL's are named here, and PostgreSQL's options are added when it makes tables.
+
+
+class _LongText(Text):
+    """MySQL's type for more than 64 KB."""
+
+    __visit_name__ = "LONGTEXT"
+
+    def __init__(self, *, charset: str | None = None, collation: str | None = None) -> None:
+        super().__init__(collation=collation)
+        self.charset = charset
+
+
+@event.listens_for(metadata, "before_create")
+def _partial_on_postgresql(_target: MetaData, connection: Any, **_settings: Any) -> None:
+    """Let an index that is partial on SQLite be so on PostgreSQL."""
+    if connection.dialect.name != "postgresql":
+        return
+    for index in (one for table in metadata.tables.values() for one in table.indexes):
+        where = index.dialect_options["sqlite"]["where"]
+        if where is not None:
+            index.dialect_kwargs["postgresql_where"] = where
+
+
 def _exact(length: int) -> TypeEngine[str]:
     """Text of at most `length` characters, compared and sorted byte by byte.
 
     MySQL would take `a` for `A` and drop trailing blanks, and PostgreSQL would sort by the rules of a
     language; ids are exact, and LangGraph's order is that of the characters.
     """
-    text = String(length).with_variant(mysql.VARCHAR(length, collation="utf8mb4_bin"), "mysql", "mariadb")
+    text = String(length).with_variant(String(length, collation="utf8mb4_bin"), "mysql", "mariadb")
     return text.with_variant(String(length, collation="C"), "postgresql")
 
 
@@ -50,12 +76,12 @@ ID = _exact(255)
 WORD = _exact(32)
 TIME = String(27)  # 2026-11-29T22:33:01.123456Z
 # MySQL's TEXT ends at 64 KB, and its character set is the database's unless it is named
-LONG = Text().with_variant(mysql.LONGTEXT(charset="utf8mb4"), "mysql", "mariadb")
+LONG = Text().with_variant(_LongText(charset="utf8mb4"), "mysql", "mariadb")
 # Nested subgraphs add about 50 characters a level; 700 are the most that MySQL can index in utf8mb4.
 NS = _exact(700)
 PATH = (
     Text()
-    .with_variant(mysql.LONGTEXT(collation="utf8mb4_bin"), "mysql", "mariadb")
+    .with_variant(_LongText(collation="utf8mb4_bin"), "mysql", "mariadb")
     .with_variant(Text(collation="C"), "postgresql")
 )  # as exact as ID, of any length
 NUMBER = BigInteger().with_variant(Integer(), "sqlite")  # SQLite numbers rows only in a column typed INTEGER
@@ -160,7 +186,6 @@ checkpoints = Table(
         "ix_checkpoints_run_id",
         "run_id",
         sqlite_where=text("run_id IS NOT NULL"),
-        postgresql_where=text("run_id IS NOT NULL"),
     ),
     comment="the state after each superstep, as references",
     sqlite_with_rowid=False,  # the key is 36 characters: stored once

@@ -4,10 +4,9 @@ Each statement is built once, and compiled once per dialect; no value is ever pa
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.sql import bindparam as bind
 
 from adjourn.checkpoints.compiled import Statement
@@ -19,6 +18,9 @@ from adjourn.checkpoints.schema import (
     namespaces,
     threads,
 )
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql, sqlite
 
 
 def _always(statement: sa.ClauseElement) -> Statement:
@@ -39,13 +41,15 @@ def _insert(table: sa.Table, *, on_conflict: str = "fail") -> Statement:
         keys = [column.name for column in table.primary_key]
         others = [column.name for column in table.columns if column.name not in keys]
         if dialect in ("mysql", "mariadb"):
+            from sqlalchemy.dialects import mysql  # here, as in `_upsert`: see `schema.py`
+
             insert = mysql.insert(table)
             # MySQL has no DO NOTHING but IGNORE, which also hides other errors: set the key to itself
             kept = {keys[0]: table.c[keys[0]]}
             return insert.on_duplicate_key_update(
                 kept if on_conflict == "keep" else {name: insert.inserted[name] for name in others}
             )
-        upsert = sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
+        upsert = _upsert(table, dialect)
         if on_conflict == "keep":
             return upsert.on_conflict_do_nothing(index_elements=keys)
         return upsert.on_conflict_do_update(
@@ -53,6 +57,16 @@ def _insert(table: sa.Table, *, on_conflict: str = "fail") -> Statement:
         )
 
     return Statement(build)
+
+
+def _upsert(table: sa.Table, dialect: str) -> "sqlite.Insert | postgresql.Insert":
+    if dialect == "sqlite":
+        from sqlalchemy.dialects import sqlite
+
+        return sqlite.insert(table)
+    from sqlalchemy.dialects import postgresql
+
+    return postgresql.insert(table)
 
 
 # Threads and namespaces

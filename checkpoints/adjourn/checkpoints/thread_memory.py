@@ -9,15 +9,14 @@ import copy
 import operator
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from adjourn.checkpoints.codec import Ranges
 from adjourn.checkpoints.message_rows import MessageRow, Mould
 from adjourn.checkpoints.riding import Riders
+from adjourn.checkpoints.stored_json import Ranges, compress, extend
 
 BLOCK = 16  # a channel takes numbers in blocks, so that its ranges stay whole beside other channels
 MOST_THREADS = 256  # memories kept; the one used longest ago goes first
@@ -253,25 +252,3 @@ def snapshot(value: Any) -> Any:
         return copy.deepcopy(value)
     except Exception:  # what an application puts into an artifact may refuse to be copied, in any way
         return _Unequal()
-
-
-def expand(ranges: Ranges) -> Iterator[int]:
-    """The numbers of ranges, in order."""
-    for first, last in ranges:
-        yield from range(first, last + 1)
-
-
-def compress(numbers: list[int]) -> Ranges:
-    """The ranges of numbers, in order: `[1, 2, 3, 9]` is `[[1, 3], [9, 9]]`."""
-    ranges: Ranges = []
-    extend(ranges, numbers)
-    return ranges
-
-
-def extend(ranges: Ranges, numbers: list[int]) -> None:
-    """Add numbers behind ranges."""
-    for number in numbers:
-        if ranges and ranges[-1][1] == number - 1:
-            ranges[-1][1] = number
-        else:
-            ranges.append([number, number])

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, CursorResult
 
-from adjourn.checkpoints.codec import TAG, Json, parse
+from adjourn.checkpoints.compiled import Statement
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import StoredDataError, UsageError
 from adjourn.checkpoints.schema import (
@@ -21,8 +21,7 @@ from adjourn.checkpoints.schema import (
     namespaces,
     threads,
 )
-from adjourn.checkpoints.thread_memory import expand
-from adjourn.checkpoints.thread_rows import made_id
+from adjourn.checkpoints.stored_json import TAG, Json, expand, parse
 
 Item = TypeVar("Item")
 
@@ -35,8 +34,14 @@ def hold(connection: Connection, thread_id: str) -> None:
     On SQLite a writer is alone anyhow. A thread without a row has nothing that could be pruned.
     """
     if connection.dialect.name != "sqlite":
-        query = sa.select(threads.c.id).where(threads.c.thread_id == thread_id)
-        connection.execute(query.with_for_update()).all()
+        _hold.rows(connection, {"of_thread": thread_id})
+
+
+_hold = Statement(
+    lambda _: (
+        sa.select(threads.c.id).where(threads.c.thread_id == sa.bindparam("of_thread")).with_for_update()
+    )
+)
 
 
 def delete_threads(connection: Connection, thread_ids: Sequence[str]) -> None:
@@ -58,7 +63,7 @@ def copy_thread(connection: Connection, source: str, target: str, *, up_to: str 
         return
     row = {**found, "thread_id": target, "updated_at": now()}
     old = row.pop("id")
-    new = made_id(connection.execute(threads.insert().values(row)))
+    new = _made_id(connection.execute(threads.insert().values(row)))
     for table in (messages, channel_values):
         _copy_rows(connection, table, "thread", old, new)
     older: sa.ColumnElement[bool] = sa.true()
@@ -66,12 +71,20 @@ def copy_thread(connection: Connection, source: str, target: str, *, up_to: str 
     if up_to is not None:
         older, behind = checkpoints.c.checkpoint_id <= up_to, checkpoint_writes.c.checkpoint_id < up_to
     for namespace, ns in _namespaces(connection, old):
-        made = made_id(connection.execute(namespaces.insert().values(thread=new, ns=ns)))
+        made = _made_id(connection.execute(namespaces.insert().values(thread=new, ns=ns)))
         _copy_rows(connection, checkpoints, "namespace", namespace, made, which=older)
         _copy_rows(connection, checkpoint_writes, "namespace", namespace, made, which=behind)
     if up_to is not None:
         _drop_unused(connection, new)
         _name_newest(connection, new)
+
+
+def _made_id(result: CursorResult[Any]) -> int:
+    """The id that an INSERT of one row gave it."""
+    key = result.inserted_primary_key
+    if key is None:
+        raise AssertionError("an INSERT of one row gives its key")
+    return int(key[0])
 
 
 def _copy_rows(

@@ -1,9 +1,8 @@
 """The rows of `threads` and `namespaces`: found, or made in the transaction that needs them first."""
 
 import time
-from typing import Any
 
-from sqlalchemy.engine import Connection, CursorResult
+from sqlalchemy.engine import Connection
 
 from adjourn.checkpoints import statements
 from adjourn.checkpoints.database import now
@@ -53,11 +52,3 @@ def _make_thread(connection: Connection, memory: ThreadMemory, thread_id: str) -
 
 def _namespaces(connection: Connection, thread: int) -> dict[str, int]:
     return dict(statements.find_namespaces.rows(connection, {"thread": thread}))
-
-
-def made_id(result: CursorResult[Any]) -> int:
-    """The id that an INSERT of one row gave it."""
-    key = result.inserted_primary_key
-    if key is None:
-        raise AssertionError("an INSERT of one row gives its key")
-    return int(key[0])

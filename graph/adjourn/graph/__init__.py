@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from adjourn.graph.own_graphs import from_langgraph
     from adjourn.graph.react import build_react
     from adjourn.graph.run import Run
     from adjourn.graph.runner import Runner
@@ -15,7 +16,16 @@ if TYPE_CHECKING:
     from adjourn.graph.supervisor import Specialist, build_supervisor
     from adjourn.nodes.guards import Limits
 
-__all__ = ["Limits", "Run", "Runner", "Specialist", "build_react", "build_serial", "build_supervisor"]
+__all__ = [
+    "Limits",
+    "Run",
+    "Runner",
+    "Specialist",
+    "build_react",
+    "build_serial",
+    "build_supervisor",
+    "from_langgraph",
+]
 
 _HOMES = {
     "Limits": "adjourn.nodes.guards",
@@ -25,6 +35,7 @@ _HOMES = {
     "build_serial": "adjourn.graph.serial",
     "build_supervisor": "adjourn.graph.supervisor",
     "Specialist": "adjourn.graph.supervisor",
+    "from_langgraph": "adjourn.graph.own_graphs",
 }
 
 

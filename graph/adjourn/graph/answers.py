@@ -11,10 +11,11 @@ from adjourn.checkpoints.errors import AlreadyAnswered, Expired, InterruptNotFou
 from adjourn.checkpoints.events import Event, InterruptAnswered
 from adjourn.checkpoints.lifecycle import InterruptState, InterruptType, RunEvent, RunStatus
 from adjourn.checkpoints.records import Interrupt, RunRow
+from adjourn.checkpoints.sealed import hidden
 from adjourn.nodes.calls import Question
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.questions import check_answer, check_custom
-from adjourn.nodes.sealing import Keyring, hidden
+from adjourn.nodes.sealing import Keyring
 from adjourn.nodes.tool import Tool
 
 

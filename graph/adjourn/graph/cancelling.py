@@ -19,27 +19,28 @@ class CancelWatch:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._watched: dict[asyncio.AbstractEventLoop, dict[str, Cancel]] = {}
+        self._watched: dict[asyncio.AbstractEventLoop, tuple[dict[str, Cancel], asyncio.Task[None]]] = {}
 
     @contextmanager
     def watched(self, run_id: str, cancel: Cancel) -> Iterator[None]:
         """While inside, a request to cancel the run sets `cancel`."""
         loop = asyncio.get_running_loop()
-        runs = self._watched.setdefault(loop, {})
+        if loop not in self._watched:
+            begun: dict[str, Cancel] = {}
+            self._watched[loop] = begun, loop.create_task(self._read(begun))
+        runs, reader = self._watched[loop]
         runs[run_id] = cancel
-        reader = loop.create_task(self._read(loop, runs)) if len(runs) == 1 else None
         try:
             yield
         finally:
             if runs.get(run_id) is cancel:  # another owner of the run may have come after a lost lease
                 del runs[run_id]
-            if not runs and self._watched.get(loop) is runs:
+            if not runs and loop in self._watched:
                 del self._watched[loop]
-            if reader is not None and not runs:
-                reader.cancel()
+                reader.cancel()  # whoever is last: the database may be closed next
 
-    async def _read(self, loop: asyncio.AbstractEventLoop, runs: dict[str, Cancel]) -> None:
-        while self._watched.get(loop) is runs:
+    async def _read(self, runs: dict[str, Cancel]) -> None:
+        while True:
             await asyncio.sleep(POLL_S)
             ids = list(runs)
             try:

@@ -7,6 +7,7 @@ rows, events and questions like any other run; its questions are shown with thos
 import asyncio
 import contextvars
 import hashlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -19,16 +20,22 @@ from adjourn.checkpoints.errors import RunNotFound, WrongGraph
 from adjourn.checkpoints.lifecycle import ErrorCode, InterruptState, RunEvent, RunStatus, StopReason
 from adjourn.checkpoints.records import RunRow, shortened
 from adjourn.graph import starts
+from adjourn.graph.own_graphs import own_node
 from adjourn.graph.run import Run
 from adjourn.graph.run_log import Listener
 from adjourn.graph.specialists import Specialists, specialists_of
 from adjourn.graph.starts import Begun
-from adjourn.nodes.delegation import DELEGATED, Gate
+from adjourn.graph.within import Within
+from adjourn.nodes.delegation import DELEGATED
+from adjourn.nodes.permission import Permission, Request, Verdict
+from adjourn.nodes.questions import confirm_risky
 from adjourn.nodes.texts import language_of, say
 from adjourn.nodes.tool_errors import ToolError
 
 if TYPE_CHECKING:
     from adjourn.graph.owning import Owning
+
+log = logging.getLogger("adjourn.run")
 
 CALL_SHOWN = 120  # characters of a call's id in the id of its specialist's thread
 
@@ -79,25 +86,63 @@ def child_id(parent_id: str, step: int, call_id: str) -> str:
 class Working:
     """Implements the nodes' `Children` for one run that is being driven."""
 
-    def __init__(self, of: Family, run: RunRow, listener: Listener, gate: Gate) -> None:
+    def __init__(self, of: Family, run: RunRow, listener: Listener, within: Within) -> None:
         self._of = of
         self._run = run
         self._listener = listener
-        self.gate = gate
+        self._within = within
         self._tasks: set[asyncio.Task[Run]] = set()
 
-    async def work(self, specialist: str, task: str, *, step: int, call_id: str) -> Any:
+    async def work(self, specialist: str, task: str, *, step: int, call_id: str, agreed: bool = False) -> Any:
         """See `Children.work`."""
         runner = self._of.runner(specialist)
+        asked = await self._judged(runner, specialist, task, agreed=agreed)
+        if asked is not None:
+            return asked
         row = self._new(runner, specialist, task, step, call_id)
         # a context without LangGraph's ambient config: the child is a root run, whose interrupts come back as data
         working = asyncio.create_task(
-            runner.work_below(self._beginning(runner, row), self._listener, self.gate),
+            runner.work_below(self._beginning(runner, row, specialist), self._listener, self._within),
             context=contextvars.Context(),
         )
         self._tasks.add(working)
         working.add_done_callback(self._tasks.discard)
-        return _result(await working, specialist)
+        result = _result(await working, specialist)
+        self._check(specialist, result)
+        return result
+
+    def _check(self, name: str, result: Any) -> None:
+        """Raise `ToolError` for an answer that the specialist's `check` finds fault with."""
+        specialists = self._of.specialists
+        check = specialists.checks.get(name) if specialists is not None else None
+        if check is None or "answer" not in result:
+            return
+        try:
+            wrong = check(str(result["answer"]))
+        except (
+            Exception
+        ) as error:  # the author's function; an answer that cannot be checked is not passed on as good
+            log.exception("the check of specialist %s failed", name)
+            wrong = type(error).__name__
+        if wrong:
+            text = say("delegation.refused", language_of(self._run.input), specialist=name, why=wrong)
+            raise ToolError(text, data=result)
+
+    async def _judged(self, runner: "Owning", name: str, task: str, *, agreed: bool) -> Any:
+        """Whether somebody's own graph may work: its nodes make no calls that could be judged, so all of it is one.
+
+        Gives the question where a person has to agree. Raises `ToolError` where it may not.
+        """
+        own, run = own_node(runner.graph), self._run
+        if own is None:
+            return None
+        request = Request(run.started_by, name, own.effect, {"task": task}, run.id, run.thread_id)
+        permission = self._within.permission or Permission()
+        verdict = await permission.verdict(request, agreed=agreed, asks=False)
+        language = language_of(run.input)
+        if verdict is Verdict.DENY:
+            raise ToolError(say("not_permitted", language, tool=name), code=ErrorCode.PERMISSION_DENIED)
+        return None if verdict is Verdict.ALLOW else confirm_risky(say("ask.permission", language, tool=name))
 
     def _new(self, runner: "Owning", name: str, task: str, step: int, call_id: str) -> RunRow:
         parent = self._run
@@ -107,10 +152,15 @@ class Working:
             by=parent.started_by,
             run_id=child_id(parent.id, step, call_id),
         )
-        path = f"{parent.path}/{name}" if parent.path else name
-        return replace(run, parent_run_id=parent.id, parent_step=step, parent_call_id=call_id, path=path)
+        return replace(
+            run,
+            parent_run_id=parent.id,
+            parent_step=step,
+            parent_call_id=call_id,
+            path=_path(parent, name),
+        )
 
-    def _beginning(self, runner: "Owning", row: RunRow) -> Callable[[Connection], Begun]:
+    def _beginning(self, runner: "Owning", row: RunRow, name: str) -> Callable[[Connection], Begun]:
         """How the child begins, or goes on: told in the transaction that does it.
 
         The run above is held in it: of two owners of that run, the one that lost it neither makes a child nor takes one
@@ -121,7 +171,7 @@ class Working:
             leases.hold(connection, self._run.id, self._run.fence)
             known = _find(connection, row.id)
             if known is None:
-                self._check_number(connection)
+                self._check_number(connection, name)
                 told = starts.store(connection, starts.dated(row, runner.lease_s), runner.masker)
                 return Begun(journal.read_run(connection, row.id), told)
             if known.status not in _AGAIN or _waits(connection, known):
@@ -135,10 +185,14 @@ class Working:
 
         return begin
 
-    def _check_number(self, connection: Connection) -> None:
-        specialists = self._of.specialists
+    def _check_number(self, connection: Connection, name: str) -> None:
+        specialists, run = self._of.specialists, self._run
         most = specialists.max_delegations if specialists is not None else 0
-        if family.count_children(connection, self._run.id) >= most:
+        uncounted = specialists.uncounted if specialists is not None else frozenset()
+        if most is None or name in uncounted:
+            return
+        paths = [_path(run, one) for one in uncounted]
+        if family.count_children(connection, run.id, but=paths) >= most:
             text = say("delegation.too_many", language_of(self._run.input), limit=most)
             raise ToolError(text, code=ErrorCode.TOO_MANY_CALLS)
 
@@ -149,6 +203,10 @@ class Working:
         for one in list(self._tasks):
             if not one.cancelled():
                 one.exception()
+
+
+def _path(parent: RunRow, name: str) -> str:
+    return f"{parent.path}/{name}" if parent.path else name
 
 
 def _find(connection: Connection, run_id: str) -> RunRow | None:

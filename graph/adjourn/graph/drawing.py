@@ -3,20 +3,26 @@
 from collections.abc import Iterator
 
 from adjourn.graph import routes
+from adjourn.graph.own_graphs import own_node
 from adjourn.graph.react import Graph, flow_of_graph
 from adjourn.graph.specialists import Specialists, specialists_of
 
 
 def drawing_of(graph: Graph) -> str:
     """The diagram of a graph that one of the builders made; of any other graph, LangGraph's own."""
-    flow, specialists = flow_of_graph(graph), specialists_of(graph)
+    names, own = set(graph.builder.nodes), own_node(graph)
+    flow = flow_of_graph(graph) if names == set(routes.SERIAL) else None
     if flow is not None:
         return flow.mermaid()
-    if specialists is not None:
-        return "\n".join(["flowchart TD", *_team(graph.get_name(), specialists, "top")])
-    if set(graph.builder.nodes) == set(routes.ROUTES):
-        return routes.mermaid()
-    return str(graph.get_graph().draw_mermaid())
+    if names == set(routes.ROUTES):
+        team = specialists_of(graph)
+        return (
+            routes.mermaid()
+            if team is None
+            else "\n".join(["flowchart TD", *_team(graph.get_name(), team, "top")])
+        )
+    shown = graph if own is None else own.graph
+    return str(shown.get_graph().draw_mermaid())
 
 
 def _team(name: str, team: Specialists, node: str) -> Iterator[str]:

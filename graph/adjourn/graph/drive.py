@@ -35,12 +35,12 @@ from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.graph import starts
 from adjourn.graph.children import Working
 from adjourn.graph.closing import close_below
-from adjourn.graph.pending import answers_to, asked_again, custom, is_ours
+from adjourn.graph.pending import answers_to, asked_again, asks_itself, custom, is_ours
 from adjourn.graph.react import Graph
 from adjourn.graph.run_log import Before, Listener, RunLog
 from adjourn.graph.tracing import traced
+from adjourn.graph.within import Within
 from adjourn.nodes.clock import Clock
-from adjourn.nodes.delegation import Gate
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.run_context import RUN_KEY, Cancel, RunContext
 from adjourn.nodes.sealing import Keyring
@@ -67,7 +67,7 @@ class Drive:
         masker: Masker,
         keyring: Keyring,
         working: Working | None = None,
-        gate: Gate | None = None,
+        within: Within | None = None,
     ) -> None:
         self._database = database
         self._graph = graph
@@ -79,7 +79,7 @@ class Drive:
         self._masker = masker
         self._keyring = keyring
         self._working = working
-        self._gate = gate
+        self._within = within
         self._clock = Clock(run.active_ms)
 
     async def to_its_end(self) -> None:
@@ -145,7 +145,7 @@ class Drive:
     # -- going on
 
     async def _invoke(self, written: RunLog) -> dict[str, Any]:
-        run = self._run
+        run, within = self._run, self._within
         context = RunContext(
             run_id=run.id,
             thread_id=run.thread_id,
@@ -157,7 +157,9 @@ class Drive:
             clock=self._clock,
             began_at=datetime.fromisoformat(run.created_at).timestamp(),
             children=self._working,
-            gate=self._gate,
+            gate=within.gate if within is not None else None,
+            above=within.permission if within is not None else None,
+            budgets=within.budgets if within is not None else None,
         )
         config: RunnableConfig = {
             "configurable": {"thread_id": run.thread_id, RUN_KEY: context, FENCE: written, OUTBOX: written},
@@ -226,7 +228,7 @@ class Drive:
     async def _suspend(self, written: RunLog, pending: Sequence[Pending], step: int) -> None:
         """The run waits. Our questions were stored before LangGraph stopped; those of others are stored here."""
         run = self._run
-        ours = next((one.id for one in pending if is_ours(one)), None)
+        ours = next((one.id for one in pending if is_ours(one) and asks_itself(one)), None)
         others = [custom(run, one, step, place) for place, one in enumerate(pending) if not is_ours(one)]
         stored = await self._database.aread(
             lambda connection: family.read_interrupts(connection, run.id, state=InterruptState.OPEN)

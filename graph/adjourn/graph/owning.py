@@ -6,6 +6,7 @@ written its end.
 """
 
 import asyncio
+import contextlib
 import inspect
 import logging
 import os
@@ -18,7 +19,7 @@ from typing import Any, Self, TypeVar
 from langgraph.runtime import RunControl
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import journal, leases
+from adjourn.checkpoints import family, journal, leases
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import UsageError, WrongGraph
 from adjourn.checkpoints.events import Event
@@ -34,12 +35,22 @@ from adjourn.graph.keys import check_openable, has_key_file, keyring_of, takers_
 from adjourn.graph.line import WAIT_S, Busy, Lines, as_busy
 from adjourn.graph.logbook import log_event
 from adjourn.graph.may_answer import MayAnswer, refusal
-from adjourn.graph.react import Graph, masker_of, may_answer_of, schemas_of, signature_of, tools_of
+from adjourn.graph.own_graphs import adopted
+from adjourn.graph.react import (
+    Graph,
+    masker_of,
+    may_answer_of,
+    schemas_of,
+    signature_of,
+    tools_of,
+)
 from adjourn.graph.run import Run
 from adjourn.graph.run_log import Listener, row_id
-from adjourn.graph.signing import signed
+from adjourn.graph.signing import sign, signed
 from adjourn.graph.starts import Begun
 from adjourn.graph.stream import Broadcast
+from adjourn.graph.waking import Ear
+from adjourn.graph.within import Within
 from adjourn.nodes.delegation import Gate
 from adjourn.nodes.run_context import Cancel
 from adjourn.nodes.sealing import Keyring
@@ -78,6 +89,7 @@ class Owning:
         self.busy, self.busy_wait_s = as_busy(busy), busy_wait_s
         self._owns_database = not isinstance(store, Database)
         self.database = store if isinstance(store, Database) else Database(store)
+        graph = adopted(graph)
         saver = SQLAlchemySaver(self.database, types=schemas_of(graph))
         self.graph: Graph = graph.copy({"checkpointer": saver})
         self.name = graph.get_name()
@@ -97,6 +109,7 @@ class Owning:
         self._driving: dict[str, _Driving] = {}
         self._draining = False
         self._broadcast = Broadcast()
+        self._ear = Ear(self.database, self._broadcast.nudge)
         self.family = Family(self)
         self._watch = CancelWatch(self.database)
         self._lines = Lines(self.database)
@@ -109,6 +122,10 @@ class Owning:
         if self._keyring is None:
             self._keyring = keyring_of(self.database, self._key, self._secret)
         return self._keyring
+
+    def tell_elsewhere(self, told: Callable[[str], object]) -> None:
+        """Call `told` with the run of each event that is stored here, on the event loop that drives it."""
+        self._broadcast.elsewhere = told
 
     def _check_keys(
         self, run_id: str, real: Mapping[str, Mapping[str, Any]], asked: Iterable[Interrupt]
@@ -183,7 +200,7 @@ class Owning:
         run_id: str | None = None,
         priority: int = 0,
     ) -> RunRow:
-        """The row of a run of this graph that is about to start here. Raises `UsageError` for an empty message."""
+        """The row of a run of this graph that is about to start here. Raises what `starts.new_run` raises."""
         return starts.new_run(
             message,
             thread_id=thread_id,
@@ -203,9 +220,11 @@ class Owning:
         made._draining = self._draining
         return made
 
-    async def work_below(self, begin: Callable[[Connection], Begun], on_event: Listener, gate: Gate) -> Run:
-        """Drive a run that works inside a call of another one; `gate` is that of their family."""
-        return await self._own(begin, on_event, gate=gate)
+    async def work_below(
+        self, begin: Callable[[Connection], Begun], on_event: Listener, within: Within
+    ) -> Run:
+        """Drive a run that works inside a call of another one."""
+        return await self._own(begin, on_event, within=within)
 
     async def _own(
         self,
@@ -213,19 +232,19 @@ class Owning:
         on_event: Listener | None,
         on_begun: OnBegun | None = None,
         *,
-        gate: Gate | None = None,
-        here: bool = False,
+        within: Within | None = None,
+        here: bool | None = None,
     ) -> Run:
-        """Begin a run in one transaction and drive it, all behind a shield; a detached runner leaves it to others,
-        unless it is to be driven `here`.
+        """Begin a run in one transaction and drive it, all behind a shield; or leave it to others. `here` None: a
+        detached runner leaves it.
 
         A cancel from outside sets the run's own signal, waits until the run has written its end, and then
         goes on (C-62): from the claim on there is no moment in which a run could be left without its owner.
         """
-        if self.detached and not here:
+        if self.detached if here is None else not here:
             return await self._leave(begin, _harmless(on_event), on_begun)
         cancel = Cancel()
-        driving = asyncio.create_task(self._drive(begin, cancel, _harmless(on_event), on_begun, gate))
+        driving = asyncio.create_task(self._drive(begin, cancel, _harmless(on_event), on_begun, within))
         try:
             return await asyncio.shield(driving)
         except asyncio.CancelledError:
@@ -236,13 +255,23 @@ class Owning:
                 driving.exception()  # told to nobody: the caller is being cancelled
             raise
 
+    def _signed(self, connection: Connection, begun: Begun) -> Begun:
+        """Take note of graphs that have changed, those of the runs below included (see `signing`)."""
+        begun = signed(connection, begun, self.signature)
+        if self.family.specialists is not None and begun.run.status == RunStatus.RUNNING:
+            for one in family.live_below(connection, begun.run.id):
+                below = journal.read_run(connection, one)
+                with contextlib.suppress(WrongGraph):  # a cancel ends them without their graphs
+                    sign(connection, below, self.family.at(begun.run, below.path).signature)
+        return begun
+
     async def _leave(
         self, begin: Callable[[Connection], Begun], heard: Listener, on_begun: OnBegun | None
     ) -> Run:
         """Begin a run and give it back, in one transaction: it is accepted, and nobody drives it yet."""
 
         def work(connection: Connection) -> Begun:
-            begun = signed(connection, begin(connection), self.signature)
+            begun = self._signed(connection, begin(connection))
             if begun.run.status == RunStatus.RUNNING:
                 leases.release(connection, begun.run.id, begun.run.fence, active_ms=begun.run.active_ms)
             return begun
@@ -270,10 +299,10 @@ class Owning:
         cancel: Cancel,
         heard: Listener,
         on_begun: OnBegun | None,
-        gate: Gate | None,
+        within: Within | None,
     ) -> Run:
         listener = self._to_all(heard)
-        begun = await self.database.awrite(lambda one: signed(one, begin(one), self.signature))
+        begun = await self.database.awrite(lambda one: self._signed(one, begin(one)))
         run = begun.run
         if on_begun is not None:
             on_begun(run)
@@ -289,8 +318,9 @@ class Owning:
                 control.request_drain()
             try:
                 if self.family.specialists is not None:
-                    gate = gate or Gate()
-                    working = Working(self.family, run, heard, gate)
+                    within = within or Within(Gate())
+                    below = within.below(self.database, run.id, self.graph)
+                    working = Working(self.family, run, heard, below)
                 with self._watch.watched(run.id, cancel):
                     await Drive(
                         self.database,
@@ -303,7 +333,7 @@ class Owning:
                         masker=self.masker,
                         keyring=self.keyring,
                         working=working,
-                        gate=gate,
+                        within=within,
                     ).to_its_end()
             finally:
                 mine.ended.set_result(None)

@@ -82,12 +82,18 @@ def _steps(run: Run, language: str, depth: int) -> Iterator[str]:
     """The steps of a run; `depth` counts the specialists that it is inside of."""
     known = {one.step: one for one in run.steps}
     asked = {(one.step, one.call_id) for one in run.calls}
-    for step in sorted({*known, *(one.step for one in run.calls), *(one.step for one in run.questions)}):
+    of_nodes = run.children_of_nodes
+    numbers = {*known, *(one.step for one in run.calls), *(one.step for one in run.questions)}
+    for step in sorted(numbers | ({0} if of_nodes else set())):
         calls = [_call(run, one, language, depth) for one in run.calls if one.step == step]
         others = [one for one in run.questions if one.step == step and (one.step, one.call_id) not in asked]
         loose = "".join(_question(one, language) for one in others)
+        inner = "".join(
+            f'<article id="{safe(anchor_of(run, depth, one.id))}">{_child(one, language, depth + 1)}</article>'
+            for one in (of_nodes if step == 0 else ())
+        )
         yield (
-            f"<section class=step>{_step_head(run, step, known.get(step), language, depth)}{''.join(calls)}"
+            f"<section class=step>{_step_head(run, step, known.get(step), language, depth)}{''.join(calls)}{inner}"
             + (
                 f'<article id="{safe(anchor_of(run, depth, f"s{step}-q"))}">{loose}</article>'
                 if loose
@@ -155,7 +161,7 @@ def _question(one: Interrupt, language: str) -> str:
     )
     return (
         f'<div class=question><p><b>{safe(one.type)}</b> {safe(one.reason)} <span class="pill waiting">{safe(settled)}</span>'
-        f" <span class=dim>{safe(one.id)}</span></p>{_value('page.answered', one.answer, language)}</div>"
+        f" <span class=dim>{safe(one.id)}</span></p>{_value('page.answered', one.shown_answer, language)}</div>"
     )
 
 

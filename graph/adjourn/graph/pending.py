@@ -24,6 +24,11 @@ def is_ours(pending: Pending) -> bool:
     return isinstance(asked, list) and all(isinstance(one, dict) and one.keys() >= _OURS for one in asked)
 
 
+def asks_itself(pending: Pending) -> bool:
+    """Whether one of our questions in it has a row: those that stand for a specialist have none."""
+    return any(one.get("type") != DELEGATED for one in pending.value["questions"])
+
+
 def answers_to(pending: Sequence[Pending], rows: Sequence[Interrupt]) -> dict[str, Any] | None:
     """What LangGraph is resumed with; None while an answer is missing.
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypedDict, TypeVar, cast
 
 from langchain_core.language_models import BaseChatModel
 from langgraph.graph import END, StateGraph
@@ -23,11 +23,12 @@ from adjourn.nodes.guards import Limits
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.model import ModelNode
 from adjourn.nodes.models import chat_model
+from adjourn.nodes.own_graph import OwnGraphNode
 from adjourn.nodes.permission import Mode, Permission, Rule
 from adjourn.nodes.spending import Prices
-from adjourn.nodes.state import RunState
+from adjourn.nodes.state import Outcome, RunState
 from adjourn.nodes.tool import Tool
-from adjourn.nodes.tool_search import MOST, find_tool
+from adjourn.nodes.tool_search import find_tool, searched
 from adjourn.nodes.tools import ToolsNode
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
@@ -77,8 +78,8 @@ def build_react(
     is not there, and a `max_cost` without the prices of all models.
     """
     known = distinct(as_tool(one) for one in tools)
-    if len(known) > MOST:  # C-89
-        known = distinct([find_tool(known), *known])
+    if many := searched(known):  # C-89
+        known = distinct([find_tool(many), *known])
     bounds, hides = limits or Limits(), masker or Masker()
     nodes: Mapping[Node, Any] = {
         "model": ModelNode(
@@ -130,9 +131,15 @@ class Shown(CompiledStateGraph[Any, Any, Any, Any]):
         }
 
 
-def _router(node: Node, table: Routes) -> Callable[[RunState], Coroutine[Any, Any, str]]:
+class _Said(TypedDict):
+    """All that a route reads. Of a whole `RunState` LangGraph would put the messages together once more for it."""
+
+    outcome: Outcome
+
+
+def _router(node: Node, table: Routes) -> Callable[[_Said], Coroutine[Any, Any, str]]:
     # a coroutine function: LangGraph runs a plain one on a thread, which costs more than the whole look-up
-    async def route(state: RunState) -> str:
+    async def route(state: _Said) -> str:
         return next_node(node, state["outcome"], table)
 
     return route
@@ -150,49 +157,85 @@ def distinct(tools: Iterable[Tool]) -> list[Tool]:
 
 def tools_of(graph: Graph) -> Mapping[str, Tool]:
     """The tools of each `ToolsNode` in a graph, also one that somebody joined by hand."""
-    return {name: one for node in _nodes(graph, ToolsNode) for name, one in node.tools.items()}
+    return {name: one for node in nodes_of(graph, ToolsNode) for name, one in node.tools.items()}
 
 
 def flow_of_graph(graph: Graph) -> FlowTable | None:
     """The table of a flow; None: the graph is none."""
-    node = next(_nodes(graph, FlowNode), None)
+    node = next(nodes_of(graph, FlowNode), None)
     return None if node is None else node.table
 
 
 def masker_of(graph: Graph) -> Masker:
     """What the graph's `ToolsNode` masks by; the default rules where there is none."""
-    return next((node.masker for node in _nodes(graph, ToolsNode)), Masker())
+    return next((node.masker for node in nodes_of(graph, ToolsNode)), Masker())
+
+
+def permission_of(graph: Graph) -> Permission:
+    """The rule and the mode that the graph's `ToolsNode` asks; everything is allowed where there is none."""
+    return next((node.permission for node in nodes_of(graph, ToolsNode)), Permission())
+
+
+def limits_of(graph: Graph) -> Limits | None:
+    """How far its runs may go, as its nodes say; None: none of them does."""
+    kinds: tuple[type[FlowNode | ModelNode | OwnGraphNode], ...] = (FlowNode, ModelNode, OwnGraphNode)
+    return next((node.limits for kind in kinds for node in nodes_of(graph, kind)), None)
 
 
 def may_answer_of(graph: Graph) -> MayAnswer | None:
     """The rule of who may answer that the graph's `AskNode` carries; None: everybody."""
-    return next((node.may_answer for node in _nodes(graph, AskNode)), None)
+    return next((node.may_answer for node in nodes_of(graph, AskNode)), None)
 
 
-N = TypeVar("N", ToolsNode, AskNode, FlowNode)
+N = TypeVar("N")
 
 
-def _nodes(graph: Graph, kind: type[N]) -> Iterator[N]:
+def nodes_of(graph: Graph, kind: type[N]) -> Iterator[N]:
+    """The nodes of a kind in a graph and in the graphs that are nodes of it."""
+    for node in _all_nodes(graph):
+        if isinstance(node, kind):
+            yield node
+    for inner in _inner(graph):
+        yield from nodes_of(inner, kind)
+
+
+def _all_nodes(graph: Graph) -> Iterator[Any]:
+    """What stands behind each node."""
     for spec in graph.builder.nodes.values():
+        seen: list[Any] = []
         for bound in (getattr(spec.runnable, "afunc", None), getattr(spec.runnable, "func", None)):
             node = getattr(bound, "__self__", bound)
-            if isinstance(node, kind):
-                yield node
+            if node is not None and not any(node is one for one in seen):
+                seen.append(node)
+        yield from seen
+
+
+def _inner(graph: Graph) -> Iterator[Graph]:
+    """The graphs that are nodes of a graph."""
+    for spec in graph.builder.nodes.values():
+        if isinstance(spec.runnable, CompiledStateGraph):
+            yield spec.runnable
+    for node in _all_nodes(graph):
+        if isinstance(node, OwnGraphNode):
+            yield node.graph
 
 
 def schemas_of(graph: Graph) -> list[Any]:
     """The schemas of the graph's state: the classes that they name survive a checkpoint."""
     builder = graph.builder
     nodes = [spec.input_schema for spec in builder.nodes.values()]
-    return [builder.state_schema, builder.input_schema, builder.output_schema, *nodes]
+    inner = [schema for one in _inner(graph) for schema in schemas_of(one)]
+    return [builder.state_schema, builder.input_schema, builder.output_schema, *nodes, *inner]
 
 
 def signature_of(graph: Graph) -> str:
     """A hash of a graph's nodes, edges and tool schemas: runs store it, so that a changed graph is noticed."""
     tools = {name: one.for_model for name, one in sorted(tools_of(graph).items())}
-    shape = {
+    shape: dict[str, Any] = {
         "nodes": sorted(graph.builder.nodes),
         "edges": sorted(map(str, graph.builder.edges)),
         "tools": tools,
     }
+    if inner := [signature_of(one) for one in _inner(graph)]:
+        shape["inner"] = inner
     return hashlib.sha256(json.dumps(shape, sort_keys=True, default=str).encode()).hexdigest()[:16]

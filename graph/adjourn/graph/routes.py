@@ -6,7 +6,7 @@ The graph is built from it and the README's diagram is drawn from it; a test fai
 from collections.abc import Mapping
 from typing import Literal
 
-Node = Literal["flow", "model", "tools", "ask", "finish"]
+Node = Literal["flow", "work", "model", "tools", "ask", "finish"]
 Routes = Mapping[Node, Mapping[str, Node]]
 
 START: Node = "model"
@@ -51,6 +51,10 @@ SERIAL: Routes = {
     "ask": {"tools": "tools"},
     "finish": {},
 }
+
+# A LangGraph graph of somebody's own: all of it in one node.
+OWN_START: Node = "work"
+OWN: Routes = {"work": {"finish": "finish"}, "finish": {}}
 
 
 def next_node(node: Node, outcome: str, table: Routes = ROUTES) -> Node:

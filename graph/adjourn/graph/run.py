@@ -100,6 +100,7 @@ class Run:
             "status": row.status,
             "stop_reason": row.stop_reason,
             "started_by": row.started_by,
+            "priority": row.priority,
             "forked_from": row.forked_from,
             "forked_at": row.forked_at,
             "input": row.input,
@@ -120,6 +121,11 @@ class Run:
         """The runs that worked for a call: one, for a delegation."""
         key = (call.step, call.call_id)
         return [one for one in self.children if (one.row.parent_step, one.row.parent_call_id) == key]
+
+    @property
+    def children_of_nodes(self) -> "list[Run]":
+        """The runs that worked for nodes of a graph of one's own, and for no call."""
+        return [one for one in self.children if one.row.parent_step == 0]
 
     def __str__(self) -> str:
         tail = f" ({self.shown_reason})" if self.shown_reason else ""

@@ -21,13 +21,14 @@ from adjourn.checkpoints.flow_rows import FlowStepRow
 from adjourn.checkpoints.hooks import Held
 from adjourn.checkpoints.lifecycle import CallState, ErrorCode, InterruptState, RunEvent, StopReason
 from adjourn.checkpoints.records import CallRow, Interrupt, RunRow, StepRow, shortened, to_text
+from adjourn.checkpoints.sealed import hidden
 from adjourn.nodes.calls import Call, Question, is_final
 from adjourn.nodes.delegation import DELEGATED
 from adjourn.nodes.flow_state import StepMove
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.outcome import Outcome
 from adjourn.nodes.run_context import StepFacts, StoredCall
-from adjourn.nodes.sealing import Keyring, hidden
+from adjourn.nodes.sealing import Keyring
 from adjourn.nodes.spending import Spent
 
 Listener = Callable[[Event], None]
@@ -83,6 +84,7 @@ class RunLog:
         self._held: list[Held] = []  # what tasks wrote, stored with the next checkpoint
         self._storing: set[asyncio.Future[list[Event]]] = set()  # transactions that must end, come what may
         self.step = run.steps
+        self._numbering = asyncio.Lock()  # model calls of somebody's own nodes may end at once
         self._taken = 0  # how many of them are in the transaction that is under way
         self._stored: list[Event] = []  # written with that checkpoint, not committed yet
         self._early: dict[int, Event] = {}  # committed, waiting for a lower number that is on its way
@@ -153,7 +155,15 @@ class RunLog:
     def plan_step(self, facts: StepFacts, calls: Sequence[Call], events: Sequence[Event]) -> None:
         at = now()
         self.step = facts.step
-        step_row = StepRow(
+        step_row = self._step_row(facts, len(calls))
+        rows = [self.call_row(facts.step, call, at) for call in calls]
+        self._rows.append(lambda connection: journal.insert_step(connection, step_row, counted=facts.counted))
+        self._rows.append(lambda connection: journal.insert_calls(connection, rows))
+        self._events += events
+        self._events += [self._result(facts.step, call, None) for call in calls if is_final(call)]
+
+    def _step_row(self, facts: StepFacts, calls: int) -> StepRow:
+        return StepRow(
             run_id=self.run.id,
             step=facts.step,
             path=self.run.path,
@@ -166,15 +176,28 @@ class RunLog:
             cache_write_tokens=facts.cache_write_tokens,
             reasoning_tokens=facts.reasoning_tokens,
             cost=facts.cost,
-            calls=len(calls),
+            calls=calls,
             started_at=facts.started_at,
             ended_at=facts.ended_at,
         )
-        rows = [self.call_row(facts.step, call, at) for call in calls]
-        self._rows.append(lambda connection: journal.insert_step(connection, step_row, counted=facts.counted))
-        self._rows.append(lambda connection: journal.insert_calls(connection, rows))
-        self._events += events
-        self._events += [self._result(facts.step, call, None) for call in calls if is_final(call)]
+
+    async def model_called(self, facts: StepFacts) -> None:
+        async with self._numbering:
+            self.step += 1
+            row = self._step_row(replace(facts, step=self.step), 0)
+            begun = StepStarted(run_id=self.run.id, path=self.run.path, step=self.step)
+
+            def work(connection: Connection) -> list[Event]:
+                self.check(connection)
+                told = self._append(connection, [begun])
+                journal.insert_step(connection, row)
+                return told
+
+            await self._store(work)
+
+    def so_far(self) -> tuple[int, Spent]:
+        run = self.run
+        return run.steps, Spent(run.input_tokens + run.output_tokens, run.cost)
 
     def entered(self, step: int, call: Call, *, attempt: int) -> None:
         first, _ = self._entered.get((step, row_id(call)), (datetime.now(UTC), 0))
@@ -267,7 +290,7 @@ class RunLog:
 
     async def _store(self, work: Callable[[Connection], list[Event]], *, synced: bool = False) -> None:
         """Run a transaction and tell its events. A cancelled caller stops neither."""
-        storing = asyncio.ensure_future(self._database.awrite(work, synced=synced))
+        storing = self._database.soon(lambda: self._database.write(work, synced=synced), writes=True)
         self._storing.add(storing)
         storing.add_done_callback(self._on_stored)
         await asyncio.shield(storing)

@@ -73,10 +73,11 @@ class Runner(TimeTravel):
         """Start a run with the user's message and drive it until it ends, waits for a person, or fails.
 
         `thread_id` None: a new conversation. On a thread that waits, the open questions are closed as
-        dismissed and the message starts a new run (C-50). `priority`: of the runs that wait for a worker, the
-        highest is taken first. `on_begun` is called once with the run's row, when it
+        dismissed and the message starts a new run (C-50). `priority`, from -1000 to 1000: of the runs that wait for a
+        worker, the highest is taken first. `on_begun` is called once with the run's row, when it
         is stored. `admit` is called before, in the same transaction, and what it raises refuses the run.
-        Raises `RunBusy` when the thread has a run that works (C-86), `UsageError` for an empty message. `busy` is
+        Raises `RunBusy` when the thread has a run that works (C-86), `UsageError` for a message or a priority that
+        is none. `busy` is
         the runner's if None: a message that waits in line finds the thread as the run before it leaves it.
         """
         waits = self.busy if busy is None else as_busy(busy)
@@ -134,7 +135,7 @@ class Runner(TimeTravel):
     async def _take_over_or_wait(self, run_id: str) -> None:
         """The run has an owner elsewhere: it ends the run itself; if it is dead, we do so after its lease."""
         try:
-            await self._take(run_id, RunEvent.RECOVER, None, None)
+            await self._take(run_id, RunEvent.RECOVER, None, None, here=True)
         except (RunBusy, NotResumable):  # it is alive, or the run has just ended
             await asyncio.sleep(POLL_S / 2)
 
@@ -145,14 +146,23 @@ class Runner(TimeTravel):
         *,
         statuses: Iterable[RunStatus | str] = (),
         thread_id: str | None = None,
+        children: bool = False,
         limit: int | None = 20,
     ) -> Sequence[RunRow]:
-        """This graph's runs, newest first; `statuses` empty: all; `limit` None: no limit."""
+        """This graph's runs, newest first; `statuses` empty: all; `limit` None: no limit.
+
+        `children`: also those that work for other runs, where they are of a graph of this name.
+        """
         words = [RunStatus(one) for one in statuses]
         await expiring.asweep(self.database)
         return await self.database.aread(
             lambda connection: journal.list_runs(
-                connection, statuses=words, thread_id=thread_id, graph=self.name, limit=limit
+                connection,
+                statuses=words,
+                thread_id=thread_id,
+                graph=self.name,
+                roots=not children,
+                limit=limit,
             )
         )
 
@@ -165,30 +175,63 @@ class Runner(TimeTravel):
     # -- stream
 
     def stream(
-        self, message: str, *, thread_id: str | None = None, by: str | None = None, run_id: str | None = None
+        self,
+        message: str,
+        *,
+        thread_id: str | None = None,
+        by: str | None = None,
+        run_id: str | None = None,
+        priority: int = 0,
     ) -> AsyncGenerator[Event]:
-        """`start`, and each event when it happens. Who leaves the loop early does not stop the run."""
-        return self._streamed(
-            lambda listener: self.start(message, thread_id=thread_id, by=by, run_id=run_id, on_event=listener)
-        )
+        """`start`, and each event when it happens; a detached runner follows the run. Who leaves the loop early does not
+        stop the run."""
+
+        def drive(listener: Listener, begun: OnBegun) -> Coroutine[Any, Any, Run]:
+            return self.start(
+                message,
+                thread_id=thread_id,
+                by=by,
+                run_id=run_id,
+                priority=priority,
+                on_event=listener,
+                on_begun=begun,
+            )
+
+        return self._streamed(drive)
 
     def stream_resume(
         self, run_id: str, answers: Mapping[str, Any] | None = None, *, by: str | None = None
     ) -> AsyncGenerator[Event]:
         """`resume`, and each event when it happens; only new ones."""
-        return self._streamed(lambda listener: self.resume(run_id, answers, by=by, on_event=listener))
+
+        def drive(listener: Listener, begun: OnBegun) -> Coroutine[Any, Any, Run]:
+            return self.resume(run_id, answers, by=by, on_event=listener, on_begun=begun)
+
+        return self._streamed(drive)
 
     def follow(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Event]:
         """The events of a run with a number above `after`, stored and live as one sequence, whoever drives it.
 
-        Each comes once and in order, when it happens where this runner drives the run, else within half a second.
+        Each comes once and in order, when it happens where this runner drives the run, else within half a second; on
+        PostgreSQL from a worker within some tens of milliseconds.
         Ends when the run waits for people, has ended or has failed; called again with the last number, it misses
         nothing. `text_delta`, which is not stored, comes only from a run that this runner drives; a listener that
         joins in the middle gets the text so far as one delta, a slow one misses some. Raises `RunNotFound`.
         """
-        return follow_live(self.database, run_id, self._broadcast, after=after)
+        return follow_live(self.database, run_id, self._broadcast, self._ear, after=after)
 
-    async def _streamed(self, drive: Callable[[Listener], Coroutine[Any, Any, Run]]) -> AsyncGenerator[Event]:
+    async def _streamed(
+        self, drive: Callable[[Listener, OnBegun], Coroutine[Any, Any, Run]]
+    ) -> AsyncGenerator[Event]:
+        if self.detached:
+            told: list[Event] = []
+            begun: list[RunRow] = []
+            await drive(told.append, begun.append)
+            for event in told:
+                yield event
+            async for event in self.follow(begun[0].id, after=begun[0].last_event):
+                yield event
+            return
         box = Mailbox()
         gone = False
 
@@ -196,7 +239,7 @@ class Runner(TimeTravel):
             if not gone:
                 box.put(event)
 
-        task: asyncio.Task[Run] = asyncio.create_task(drive(hear))
+        task: asyncio.Task[Run] = asyncio.create_task(drive(hear, lambda _: None))
         task.add_done_callback(lambda _: box.close())
         try:
             async for event in read_out(self.database, box):

@@ -7,6 +7,7 @@ from sqlalchemy import Connection
 
 from adjourn.checkpoints import journal
 from adjourn.checkpoints.lifecycle import RunStatus
+from adjourn.checkpoints.records import RunRow
 from adjourn.graph.starts import Begun
 
 log = logging.getLogger("adjourn.run")
@@ -19,9 +20,15 @@ def signed(connection: Connection, begun: Begun, signature: str) -> Begun:
     gone is answered so. The log has a warning, the audit a row `graph_changed`, once for each version. A question
     about a call whose tool is gone is refused when somebody answers it (`NotResumable`).
     """
-    run = begun.run
-    if run.signature == signature or run.status != RunStatus.RUNNING:
+    if begun.run.status != RunStatus.RUNNING or not sign(connection, begun.run, signature):
         return begun
+    return Begun(replace(begun.run, signature=signature), begun.told)
+
+
+def sign(connection: Connection, run: RunRow, signature: str) -> bool:
+    """Take note of the graph that a run goes on with. Whether it is another one than before."""
+    if run.signature == signature:
+        return False
     log.warning(
         "run %s goes on with another version of graph %r: its signature was %s and is %s",
         run.id,
@@ -33,4 +40,4 @@ def signed(connection: Connection, begun: Begun, signature: str) -> Begun:
         connection, run.id, "graph_changed", by=None, data={"was": run.signature, "is": signature}
     )
     journal.sign_run(connection, run.id, signature)
-    return Begun(replace(run, signature=signature), begun.told)
+    return True

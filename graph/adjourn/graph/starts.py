@@ -4,6 +4,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
@@ -11,11 +12,12 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from adjourn.checkpoints import journal, thread_ops
+from adjourn.checkpoints.compiled import kept
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import RunBusy, RunNotFound, UsageError
 from adjourn.checkpoints.events import Event, RunStarted, StepStarted
 from adjourn.checkpoints.leases import lease_end
-from adjourn.checkpoints.lifecycle import ErrorCode, RunEvent, RunStatus, StopReason
+from adjourn.checkpoints.lifecycle import HIGHEST_PRIORITY, ErrorCode, RunEvent, RunStatus, StopReason
 from adjourn.checkpoints.records import CallRow, RunRow, shortened
 from adjourn.graph.closing import close_waiting
 from adjourn.nodes.history import healed
@@ -37,7 +39,16 @@ class Begun:
 
 def new_id(prefix: str) -> str:
     """An id that sorts by time: 48 bits of milliseconds, 30 random bits."""
-    number = (time.time_ns() // 1_000_000) << 30 | secrets.randbits(30)
+    return _id(prefix, time.time_ns() // 1_000_000, secrets.randbits(30))
+
+
+def id_at(prefix: str, moment: datetime) -> str:
+    """What the ids made before an aware datetime sort before, and those made since do not: a bound for partitions."""
+    return _id(prefix, int(moment.timestamp() * 1000), 0)
+
+
+def _id(prefix: str, milliseconds: int, rest: int) -> str:
+    number = milliseconds << 30 | rest
     digits = ""
     while number:
         number, digit = divmod(number, 32)
@@ -57,7 +68,10 @@ def new_run(
     lease_s: float,
     priority: int = 0,
 ) -> RunRow:
-    """The row of a run that is about to start, owned by `owner`. Raises `UsageError` for an empty message."""
+    """The row of a run that is about to start, owned by `owner`.
+
+    Raises `UsageError` for an empty message, and for a `priority` that is no number from -1000 to 1000.
+    """
     if not isinstance(message, str) or not message.strip():
         raise UsageError("the message is empty; say what the run is to do")
     try:
@@ -66,6 +80,9 @@ def new_run(
         raise UsageError(
             "the message holds half of a surrogate pair, which is no text; send it again"
         ) from None
+    if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) > HIGHEST_PRIORITY:
+        lowest, highest = -HIGHEST_PRIORITY, HIGHEST_PRIORITY
+        raise UsageError(f"priority is a whole number from {lowest} to {highest}, not {priority!r}")
     at = now()
     return RunRow(
         id=run_id or new_id("run"),
@@ -103,7 +120,7 @@ def store(connection: Connection, run: RunRow, masker: Masker | None = None) -> 
     if before is not None:
         close_waiting(connection, before.id, RunEvent.DISMISS, by=run.started_by, masker=masker)
     try:
-        with connection.begin_nested():  # PostgreSQL answers nothing more in a transaction that met an error
+        with kept(connection):
             journal.insert_run(connection, run)
     except IntegrityError as error:
         live = journal.open_run(connection, run.thread_id)
@@ -153,13 +170,9 @@ def _run_of(connection: Connection, run_id: str | None) -> RunRow | None:
 
 def _never_checkpointed(connection: Connection, run: RunRow, last: RunRow | None) -> list[RunRow]:
     """The runs of the thread that failed before their first checkpoint, after `last`: their messages are owed."""
-    failed_ones = []
-    for one in journal.list_runs(connection, thread_id=run.thread_id):
-        if last is not None and one.id == last.id:
-            break
-        if one.id != run.id and one.steps == 0 and one.failures:
-            failed_ones.append(one)
-    return failed_ones[::-1]
+    since = ("", "") if last is None else (last.created_at, last.id)
+    found = journal.begun_in_vain(connection, run.thread_id)
+    return [one for one in reversed(found) if one.id != run.id and (one.created_at, one.id) > since]
 
 
 def _user_message(run: RunRow) -> HumanMessage:

@@ -8,8 +8,8 @@ some; the `message` that follows holds the whole text.
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -17,6 +17,7 @@ from adjourn.checkpoints import journal
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.events import Event, LoopInterrupt, RunFailed, RunFinished, TextDelta
 from adjourn.graph import following
+from adjourn.graph.waking import Ear
 
 ROOM = (
     512  # events a listener may lag behind before the rest is read from the database: some hundred kilobytes
@@ -106,9 +107,13 @@ class _Told:
 
 
 class Broadcast:
-    """The events of the runs that this process drives, to everybody in it who listens."""
+    """The events of the runs that this process drives, to everybody in it who listens.
+
+    `elsewhere` is called with the run of each event that is stored, for those who listen in other processes.
+    """
 
     def __init__(self) -> None:
+        self.elsewhere: Callable[[str], object] | None = None
         self._lock = threading.Lock()
         self._told: dict[str, _Told] = {}
         self._boxes: dict[str, set[Mailbox]] = {}
@@ -122,7 +127,18 @@ class Broadcast:
         """This process does not drive the run any more."""
         with self._lock:
             self._told.pop(run_id, None)
-            boxes = list(self._boxes.get(run_id, ()))
+        self.nudge(run_id)
+
+    def drives(self, run_id: str) -> bool:
+        """Whether this process drives the run."""
+        with self._lock:
+            return run_id in self._told
+
+    def nudge(self, run_id: str) -> None:
+        """Let those who follow the run look at the database; an empty text: those who follow any."""
+        with self._lock:
+            runs = [run_id] if run_id else list(self._boxes)
+            boxes = [box for one in runs for box in self._boxes.get(one, ())]
         for box in boxes:
             box.nudge()
 
@@ -139,6 +155,8 @@ class Broadcast:
             boxes = list(self._boxes.get(event.run_id, ()))
             for box in boxes:  # in the lock: two events of a run reach a listener in their order
                 box.put(event, behind)
+        if self.elsewhere is not None and event.number is not None:
+            self.elsewhere(event.run_id)
 
     @contextmanager
     def listening(self, run_id: str) -> Iterator[Mailbox]:
@@ -160,14 +178,16 @@ class Broadcast:
 
 
 async def follow_live(
-    database: Database, run_id: str, broadcast: Broadcast, *, after: int = 0
+    database: Database, run_id: str, broadcast: Broadcast, ear: Ear, *, after: int = 0
 ) -> AsyncGenerator[Event]:
-    """`following.follow`, with each event at once, and with deltas, where this process drives the run.
+    """`following.follow`, with each event at once, and with deltas, where this process drives the run; elsewhere
+    `ear` shortens its pauses.
 
     Ends as `follow` does. Raises `RunNotFound`.
     """
-    with broadcast.listening(run_id) as box:
+    with broadcast.listening(run_id) as box, ExitStack() as listening:
         heard: deque[Heard] = deque()
+        has_ear = False
         pause_s = following.FIRST_PAUSE_S
         while True:
             events, works = await database.aread(partial(following.read_page, run_id=run_id, after=after))
@@ -178,6 +198,9 @@ async def follow_live(
                 continue
             if not works:
                 return
+            if not has_ear and not broadcast.drives(run_id):
+                has_ear = True
+                listening.enter_context(ear.open())
             quiet = False
             while not quiet:  # as long as what comes next is heard, the database is not asked
                 if not heard:

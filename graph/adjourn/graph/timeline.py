@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
-from adjourn.checkpoints.lifecycle import CallState, InterruptState
+from adjourn.checkpoints.lifecycle import CallState, InterruptState, RunStatus
 from adjourn.checkpoints.records import CallRow, Interrupt, StepRow
 from adjourn.graph.run import Run
 
@@ -166,6 +166,9 @@ def _rows(run: Run, clock: _Clock, depth: int = 0) -> Iterable[Row]:
     for question in run.questions:
         asked.setdefault((question.step, question.call_id), []).append(question)
     known: Mapping[int, StepRow] = {one.step: one for one in run.steps}
+    for child in run.children_of_nodes:
+        yield _node_row(run, child, clock, depth)
+        yield from (replace(one, step=0) for one in _rows(child, clock, depth + 1))
     for step in sorted({*known, *(one.step for one in run.calls), *(one[0] for one in asked)}):
         if step in known:
             spoke = clock.bar(Kind.MODEL, known[step].started_at, known[step].ended_at)
@@ -181,6 +184,22 @@ def _rows(run: Run, clock: _Clock, depth: int = 0) -> Iterable[Row]:
             waits = tuple(_waits(asked.pop(one), clock))
             anchor = anchor_of(run, depth, f"s{step}-q")
             yield Row(step, "interrupt", anchor, waits, state=_wait_state(waits), depth=depth)
+
+
+def _node_row(run: Run, child: Run, clock: _Clock, depth: int) -> Row:
+    """A node of one's own that a run worked for."""
+    spent = clock.bar(Kind.CALL, child.row.created_at, child.row.ended_at)
+    name = child.row.path.rpartition("/")[2]
+    state = _OF_RUN.get(child.status, CallState.STARTED).value
+    return Row(0, name, anchor_of(run, depth, child.id), (spent,), state=state, depth=depth)
+
+
+_OF_RUN: Mapping[str, CallState] = {  # what a call would be in which such a run worked
+    RunStatus.FINISHED: CallState.OK,
+    RunStatus.INTERRUPTED: CallState.WAITING,
+    RunStatus.CANCELLED: CallState.CANCELLED,
+    RunStatus.FAILED: CallState.FAILED,
+}
 
 
 def _inner(run: Run, call: CallRow, clock: _Clock, depth: int) -> Iterable[Row]:

@@ -63,7 +63,12 @@ class TimeTravel(Answering):
         original = await self._mine(run_id)
         past = Past(self.database, self.graph, self.masker)
         begins_at = await past.to_fork(original, checkpoint, anew=message is not None)
-        run = self.new_row(original.input if message is None else message, thread_id=thread_id, by=by)
+        run = self.new_row(
+            original.input if message is None else message,
+            thread_id=thread_id,
+            by=by,
+            priority=original.priority,
+        )
         wanted = Wanted(original.id, begins_at, message, repeat_writes)
         forker = Forker(self.database, self._codec(), self.masker, self.keyring)
 
@@ -85,6 +90,7 @@ class TimeTravel(Answering):
         *,
         thread_id: str | None = None,
         by: str | None = None,
+        priority: int = 0,
         on_event: Listener | None = None,
     ) -> Run:
         """Go on without a stored run: from a history, and what a person submitted, alone (C-87).
@@ -99,7 +105,7 @@ class TimeTravel(Answering):
         """
         run = self.new_row("history", thread_id=thread_id, by=by)
         history, words = begin_with(messages, values, run_id=run.id, tools=self.tools)
-        run = self.new_row(words, thread_id=run.thread_id, by=by, run_id=run.id)
+        run = self.new_row(words, thread_id=run.thread_id, by=by, run_id=run.id, priority=priority)
 
         def begin(connection: Connection) -> Begun:
             seed_thread(connection, self._codec(), run.thread_id, {"messages": history})

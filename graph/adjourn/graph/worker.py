@@ -14,7 +14,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import journal, leases
+from adjourn.checkpoints import journal, leases, queue
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.doorbell import listen
 from adjourn.checkpoints.errors import NotResumable, RunBusy
@@ -23,6 +23,7 @@ from adjourn.checkpoints.lifecycle import RunEvent
 from adjourn.checkpoints.records import RunRow
 from adjourn.graph.run import Run
 from adjourn.graph.runner import Runner
+from adjourn.graph.waking import Teller
 
 log = logging.getLogger("adjourn.worker")
 
@@ -43,6 +44,7 @@ class Worker:
     - `concurrency`: runs that it drives at once.
     - `most_per_person`: runs of one person (`started_by`) that all workers together drive at once; two of them that look
       in the same moment may pass it by one for a moment. None: no limit.
+    - `most_per_graph`: the same for all runs of its graph.
     - `poll_s`: seconds between two looks when nothing is to be done.
     - `max_deaths`: a run that loses so many owners by their death, one after the other and at the same place, is `failed`.
     - `drain_s`: seconds that the steps in hand may take at its end.
@@ -54,6 +56,7 @@ class Worker:
         *,
         concurrency: int = CONCURRENCY,
         most_per_person: int | None = None,
+        most_per_graph: int | None = None,
         poll_s: float = POLL_S,
         max_deaths: int = MAX_DEATHS,
         drain_s: float = DRAIN_S,
@@ -62,6 +65,7 @@ class Worker:
         self.taken = 0
         self._concurrency = concurrency
         self._most_per_person = most_per_person
+        self._most_per_graph = most_per_graph
         self._poll_s = poll_s
         self._max_deaths = max_deaths
         self._drain_s = drain_s
@@ -79,9 +83,16 @@ class Worker:
 
         Gives the ids of runs that still worked after `drain_s` seconds: they are left to their leases.
         """
+        database, teller = self.runner.database, Teller(self.runner.database)
+        self.runner.tell_elsewhere(teller.told)
         beside = [
             asyncio.create_task(one)
-            for one in (_then(stop, self._bell), self._expire(), listen(self.runner.database, self._bell.set))
+            for one in (
+                _then(stop, self._bell),
+                self._expire(),
+                listen(database, self._bell.set),
+                teller.work(),
+            )
         ]
         try:
             while not stop.is_set():
@@ -90,14 +101,14 @@ class Worker:
                 full = self.driving >= self._concurrency
                 if full or not found:
                     await self._wait(None if full else self._poll_s)
+            left = await self.runner.drain(self._drain_s)
+            if self._driving and not left:
+                await asyncio.wait(self._driving.values(), timeout=self._drain_s)
+            return left
         finally:
             for task in beside:
                 task.cancel()
             await asyncio.wait(beside)
-        left = await self.runner.drain(self._drain_s)
-        if self._driving and not left:
-            await asyncio.wait(self._driving.values(), timeout=self._drain_s)
-        return left
 
     async def _wait(self, timeout_s: float | None) -> None:
         """Until there may be something to do, or after `timeout_s`; None: no limit."""
@@ -115,9 +126,7 @@ class Worker:
         try:
             at = time.monotonic()
             self._later = {run_id: moment for run_id, moment in self._later.items() if moment > at}
-            apart = {*self._driving, *self._later}
-            free = await self._free(room + len(apart))
-            todo = [one for one in free if one.id not in apart][:room]
+            todo = await self._free(room)
             for one in todo:
                 if one.died >= self._max_deaths:
                     owner = self.runner.owner
@@ -131,19 +140,35 @@ class Worker:
 
     async def _free(self, limit: int) -> Sequence[RunRow]:
         read = partial(
-            leases.unowned, graph=self.runner.name, limit=limit, most_per_person=self._most_per_person
+            queue.unowned,
+            graph=self.runner.name,
+            limit=limit,
+            most_per_person=self._most_per_person,
+            most_per_graph=self._most_per_graph,
+            taken=list(self._driving),
+            apart=list(self._later),
         )
         return await self.runner.database.aread(read)
 
     async def _expire(self) -> None:
+        """Let runs whose questions have all expired wait for a worker like any other."""
         while True:
             try:
                 for run_id in await self.runner.expire():
-                    if run_id not in self._driving and self.driving < self._concurrency:
-                        self._take(run_id)
+                    await self._leave(run_id)
             except Exception as error:
                 log.warning("questions whose time has passed could not be looked for: %s", error)
             await asyncio.sleep(EXPIRE_S)
+
+    async def _leave(self, run_id: str) -> None:
+        try:
+            await self.runner.recover(run_id, here=False)
+        except (RunBusy, NotResumable):  # somebody was first
+            return
+        except Exception as error:
+            log.warning("run %s: %s: %s", run_id, type(error).__name__, error)
+        else:
+            self._bell.set()
 
     def _take(self, run_id: str) -> None:
         task = asyncio.create_task(self.runner.recover(run_id))
@@ -151,7 +176,8 @@ class Worker:
         task.add_done_callback(partial(self._ended, run_id))
 
     def _ended(self, run_id: str, task: "asyncio.Task[Run]") -> None:
-        if self.driving == self._concurrency or self._most_per_person:  # there was no room, or not for some
+        limited = self._most_per_person is not None or self._most_per_graph is not None
+        if self.driving == self._concurrency or limited:  # there was no room, or not for some
             self._bell.set()
         del self._driving[run_id]
         if task.cancelled():

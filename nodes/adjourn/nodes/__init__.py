@@ -6,7 +6,7 @@ from adjourn.nodes.checked_types import ArgumentList, HostIn, PathInside, UrlIn
 from adjourn.nodes.context import Happened, ToolContext
 from adjourn.nodes.evidence import Evidence
 from adjourn.nodes.finish import FinishNode
-from adjourn.nodes.flow_table import ApprovalStep, BranchStep, FunctionStep, LoopStep, ToolStep
+from adjourn.nodes.flow_table import ApprovalStep, BranchStep, FunctionStep, GraphStep, LoopStep, ToolStep
 from adjourn.nodes.foreign import as_tool
 from adjourn.nodes.guards import Limits
 from adjourn.nodes.model import ModelNode
@@ -30,6 +30,7 @@ __all__ = [
     "Evidence",
     "FinishNode",
     "FunctionStep",
+    "GraphStep",
     "Happened",
     "HostIn",
     "Limits",

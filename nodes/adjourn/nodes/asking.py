@@ -55,9 +55,10 @@ class Asking:
         Raises `ModelFailed`.
         """
         asking = asyncio.ensure_future(self._turn())
-        cancel = asyncio.ensure_future(self.run.cancel.wait())
+        cancel = self.run.cancel.waiter()
+        either: set[asyncio.Future[Any]] = {asking, cancel}
         try:
-            await asyncio.wait({asking, cancel}, timeout=self.left_s(), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(either, timeout=self.left_s(), return_when=asyncio.FIRST_COMPLETED)
             if asking.done():
                 return asking.result()
         finally:
@@ -82,7 +83,7 @@ class Asking:
 
     async def _turn_of_this_model(self, errors: list[tuple[str, Exception]]) -> Turn | None:
         """The whole turn; None when this model is spent, with its last error behind the others."""
-        messages = request_messages(self.request, self.model.runnable, self.tools)
+        messages = request_messages(self.request, self.model.runnable, self.tools, self.run.requested)
         attempts = 0
         while True:
             self.attempt, attempts = self.attempt + 1, attempts + 1

@@ -25,10 +25,11 @@ HANDOVER_CHARS = 4_000  # of a task and of its context, each: what one would wri
 class Children(Protocol):
     """Drives the runs that work for one run."""
 
-    async def work(self, specialist: str, task: str, *, step: int, call_id: str) -> Any:
+    async def work(self, specialist: str, task: str, *, step: int, call_id: str, agreed: bool = False) -> Any:
         """Let a specialist work on a task, or go on with it; gives what the call returns, a question included.
 
-        The same step and call find the same run again. Raises `ToolError` when the specialist brought no answer.
+        The same step and call find the same run again. `agreed`: a person agreed to this call. Raises `ToolError` when
+        the specialist brought no answer, or may not work.
         """
         ...
 
@@ -109,7 +110,7 @@ async def _work(call: ToolContext, specialist: str, task: str, context: str) -> 
     if children is None:
         raise ToolError("specialists need a runner; drive this graph with adjourn.graph.Runner")
     whole = f"{task}\n\n{context}" if context else task
-    return await children.work(specialist, whole, step=call.step, call_id=call.call_id)
+    return await children.work(specialist, whole, step=call.step, call_id=call.call_id, agreed=call.approved)
 
 
 def delegate_tool(specialists: Mapping[str, str], behind: Any) -> Tool:
@@ -125,9 +126,8 @@ def delegate_tool(specialists: Mapping[str, str], behind: Any) -> Tool:
     many = len(specialists) > MOST
     able = "\n".join([] if many else [f"- {name}: {about}" for name, about in specialists.items()])
     able = able or "Find them by find_specialists."
-    return _delegating(
-        delegate, DELEGATE, f"Hand a task to a specialist and get its answer. {_TELL}\n{able}", behind
-    )
+    what = f"Hand a task to a specialist and get its answer. {_TELL}\n{able}"
+    return replace(_delegating(delegate, DELEGATE, what, behind), always_shown=True)
 
 
 def specialist_tool(name: str, about: str, behind: Any) -> Tool:
@@ -137,6 +137,16 @@ def specialist_tool(name: str, about: str, behind: Any) -> Tool:
         return await _work(call, name, task, context)
 
     return _delegating(hand, name, f"Hand a task to {name}, who {about}. {_TELL}", behind)
+
+
+def step_tool(name: str, title: str, behind: Any) -> Tool:
+    """What stands for the step of a flow in which a graph works: its result is the answer."""
+
+    async def work(task: Annotated[str, Field(min_length=1)], *, call: ToolContext) -> Any:
+        brought = await _work(call, name, task, "")
+        return brought if "interrupt" in brought else brought["answer"]
+
+    return _delegating(work, name, title, behind)
 
 
 _TELL = (
@@ -164,9 +174,10 @@ def find_specialists_tool(specialists: Mapping[str, str]) -> Tool:
     def find_specialists(query: Annotated[str, Field(min_length=1)]) -> list[dict[str, str]]:
         return [{"specialist": name, "about": specialists[name]} for name in search.best(query)]
 
-    return tool(
+    made = tool(
         name="find_specialists",
         description=f"Find specialists by what they are good at. There are {len(specialists)}; the best {FOUND} come back.",
         effect="read",
         repeatable=True,
     )(find_specialists)
+    return replace(made, always_shown=True)

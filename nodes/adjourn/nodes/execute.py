@@ -16,6 +16,7 @@ from typing import Any
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 
 from adjourn.checkpoints.lifecycle import CallState, Effect, ErrorCode
+from adjourn.checkpoints.sealed import hidden
 from adjourn.nodes.attempt import Held, Work, begin, in_thread, result_of
 from adjourn.nodes.calls import Call
 from adjourn.nodes.context import Happened, ToolContext
@@ -26,7 +27,7 @@ from adjourn.nodes.outcome import Outcome, failed
 from adjourn.nodes.questions import asks
 from adjourn.nodes.results import shaped
 from adjourn.nodes.run_context import RunContext
-from adjourn.nodes.sealing import forms, hidden
+from adjourn.nodes.sealing import forms
 from adjourn.nodes.texts import say
 from adjourn.nodes.tool import ArgumentProblems, Tool
 from adjourn.nodes.tool_errors import ToolError

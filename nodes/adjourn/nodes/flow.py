@@ -6,7 +6,7 @@ to and written down like those of a model.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
@@ -29,7 +29,9 @@ from adjourn.nodes.flow_table import (
     BranchStep,
     FlowTable,
     FunctionStep,
+    GraphStep,
     LoopStep,
+    Results,
     Step,
     ToolStep,
 )
@@ -38,13 +40,13 @@ from adjourn.nodes.guards import Limits, Standing, stop_reason
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.planning import Planner
 from adjourn.nodes.questions import params_required
-from adjourn.nodes.run_context import RunContext, StepFacts, run_context
+from adjourn.nodes.run_context import RunContext, StepFacts, check_of_its_run, run_context
 from adjourn.nodes.standing import standing_of
 from adjourn.nodes.state import FRESH, RunState, last_assistant
 from adjourn.nodes.stored_form import assistant_message
 from adjourn.nodes.texts import say
 from adjourn.nodes.tool import Tool, tool
-from adjourn.nodes.tool_search import MOST, find_tool
+from adjourn.nodes.tool_search import find_tool, searched
 
 MODEL = "flow"  # stands in `steps.model` where no model was asked
 ASK_PERSON = "ask_person"
@@ -84,11 +86,18 @@ class Ended:
 class FlowNode:
     """Goes through a flow. Returns `model`, `tools` or `finish` as its outcome.
 
-    `tools` are those of all steps, those that stand for functions and approvals included.
+    `tools` are those of all steps, those that stand for functions and approvals included. `graphs` are those that stand
+    for the graphs of `GraphStep`s, by the name of the step.
     """
 
     def __init__(
-        self, table: FlowTable, *, limits: Limits, masker: Masker | None = None, closing: bool = True
+        self,
+        table: FlowTable,
+        *,
+        limits: Limits,
+        masker: Masker | None = None,
+        closing: bool = True,
+        graphs: Mapping[str, Tool] | None = None,
     ) -> None:
         self.table = table
         self.limits = limits
@@ -103,7 +112,9 @@ class FlowNode:
 
         for name, step in table.steps.items():
             if isinstance(step, FunctionStep):
-                self.own[name] = known(step.function)
+                self.own[name] = _without_secrets_of_steps(known(step.function), name, table)
+            elif isinstance(step, GraphStep):
+                self.own[name] = (graphs or {})[name]
             elif isinstance(step, ApprovalStep):
                 self.own[name] = _approval(step)
             elif isinstance(step, ToolStep):
@@ -114,7 +125,7 @@ class FlowNode:
 
     def _searched(self) -> None:
         """A free loop with many tools finds them by a search; each finds its own alone (C-89)."""
-        many = [name for name, tools in self.of_step.items() if len(tools) > MOST]
+        many = [name for name, tools in self.of_step.items() if searched(tools)]
         if not many:
             return
         search = find_tool(one for name in many for one in self.of_step[name])
@@ -132,6 +143,7 @@ class FlowNode:
 
     async def __call__(self, state: RunState, config: RunnableConfig) -> RunState:
         run, counters = run_context(config), counters_of(state)
+        check_of_its_run(state, run)
         run.clock.at_least(counters["active_ms"])
         standing = await standing_of(counters, 0, run, self._counting())
         return _Advance(self, state, run, standing).go()
@@ -371,8 +383,10 @@ class _Advance:
     def _go_on(self, step: Step) -> RunState:
         if isinstance(step, FunctionStep):
             return self._call(self.node.own[step.name], self._arguments(self.node.own[step.name]))
+        if isinstance(step, GraphStep):
+            return self._with_text(step, "task", self._message() if step.task is None else step.task)
         if isinstance(step, ApprovalStep):
-            return self._approval(step)
+            return self._with_text(step, "question", step.question)
         if (
             self.came_from_model and self.flow["turns"] and isinstance(step, ToolStep)
         ):  # it spoke: a person answers
@@ -389,14 +403,15 @@ class _Advance:
         self.counters = self.counters or counters_of(self.state)
         return self.counters
 
-    def _approval(self, step: ApprovalStep) -> RunState:
+    def _with_text(self, step: Step, parameter: str, text: str | Callable[[Results], str]) -> RunState:
+        """The step's call, with a text that may be a function of the results."""
         try:
-            asked = step.question(self.results) if callable(step.question) else step.question
+            said = text(self.results) if callable(text) else text
         except Exception as error:
             return self._failed(
                 step.name, Ended(FlowStepState.FAILED, why=self._public(error), may_retry=False)
             )
-        return self._call(self.node.own[step.name], {"question": str(asked)})
+        return self._call(self.node.own[step.name], {parameter: str(said)})
 
     def _arguments(self, own: Tool) -> dict[str, Any]:
         """The results of the steps that its parameters are named after."""
@@ -537,6 +552,17 @@ def _result(brought: Brought, by_id: Mapping[str | None, AnyMessage]) -> Any:
         return brought["text"]
     message = by_id.get(brought["message"])
     return str(message.text) if isinstance(message, AIMessage) else _observation(message).get("data")
+
+
+def _without_secrets_of_steps(own: Tool, name: str, table: FlowTable) -> Tool:
+    """The tool; raises `UsageError` where a result would have to be its secret: that comes from a person alone (C-73)."""
+    filled = [one for one in own.secret if one == "message" or one in table.steps]
+    if filled:
+        raise UsageError(
+            f"step {name}: its secret parameter {filled[0]!r} is called like what a flow fills by itself; a secret comes "
+            "from a person alone, so give one of them another name"
+        )
+    return own
 
 
 def _approval(step: ApprovalStep) -> Tool:

@@ -1,7 +1,7 @@
-"""FlowModel: the model node of a flow, which asks in the way of the step in hand."""
+"""FlowModel and FlowTools: the model and tools nodes of a flow, which work in the way of the step in hand."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +10,12 @@ from langchain_core.runnables import RunnableConfig
 from adjourn.checkpoints.lifecycle import StopReason
 from adjourn.nodes.flow import UNBOUNDED, FlowNode
 from adjourn.nodes.flow_state import FlowState, flow_of
-from adjourn.nodes.flow_table import LoopStep, Step
+from adjourn.nodes.flow_table import FlowTable, LoopStep, Step
 from adjourn.nodes.guards import Limits
 from adjourn.nodes.model import ModelNode
 from adjourn.nodes.state import RunState
+from adjourn.nodes.tool import Tool
+from adjourn.nodes.tools import ToolsNode
 
 
 class FlowModel:
@@ -28,7 +30,7 @@ class FlowModel:
         flow = flow_of(state)
         step = self.node.table.steps.get(flow["at"] or "")
         model = copy.copy(self.closing if step is None else self.models[step.name])
-        model.limits = self._limits(step, flow)
+        model.limits = limits_in(step, flow, self.node.limits)
         result = await model(state, config)
         if (
             result.get("stop_reason") == StopReason.MAX_STEPS
@@ -36,19 +38,34 @@ class FlowModel:
             result["step"] = state.get("step", 0) + 1
         return result
 
-    def _limits(self, step: Step | None, flow: FlowState) -> Limits:
-        whole = self.node.limits
-        if not isinstance(step, LoopStep):
-            return replace(whole, max_steps=UNBOUNDED)
-        own, before = step.limits, flow["spent"]
-        return replace(
-            own,
-            max_steps=flow["began"] + own.max_steps,
-            max_active_s=_least(own.max_active_s, before["active_s"], whole.max_active_s),
-            max_wall_s=_least(own.max_wall_s, before["wall_s"], whole.max_wall_s),
-            max_total_tokens=_least(own.max_total_tokens, before["tokens"], whole.max_total_tokens),
-            max_cost=_least(own.max_cost, before["cost"], whole.max_cost),
-        )
+
+class FlowTools(ToolsNode):
+    """Runs the calls of the step in hand within its limits."""
+
+    def __init__(self, tools: Iterable[Tool], *, table: FlowTable, **settings: Any) -> None:
+        super().__init__(tools, **settings)
+        self.table = table
+
+    async def __call__(self, state: RunState, config: RunnableConfig) -> RunState:
+        flow = flow_of(state)
+        tools = copy.copy(self)
+        tools.limits = limits_in(self.table.steps.get(flow["at"] or ""), flow, self.limits)
+        return await super(FlowTools, tools).__call__(state, config)
+
+
+def limits_in(step: Step | None, flow: FlowState, whole: Limits) -> Limits:
+    """The limits of the step in hand: a free loop's own, counted from its beginning, within those of the whole flow."""
+    if not isinstance(step, LoopStep):
+        return replace(whole, max_steps=UNBOUNDED)
+    own, before = step.limits, flow["spent"]
+    return replace(
+        own,
+        max_steps=flow["began"] + own.max_steps,
+        max_active_s=_least(own.max_active_s, before["active_s"], whole.max_active_s),
+        max_wall_s=_least(own.max_wall_s, before["wall_s"], whole.max_wall_s),
+        max_total_tokens=_least(own.max_total_tokens, before["tokens"], whole.max_total_tokens),
+        max_cost=_least(own.max_cost, before["cost"], whole.max_cost),
+    )
 
 
 def _least(own: Any, before: Any, whole: Any) -> Any:

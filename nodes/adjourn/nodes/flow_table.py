@@ -90,6 +90,18 @@ class FunctionStep(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GraphStep(Step):
+    """A graph works, in a run of its own: what a builder made, or a LangGraph graph of one's own. Its answer is the result.
+
+    `task`: what it is to do, a text or a function of the results; None: what the user said.
+    """
+
+    kind: ClassVar[str] = "graph"
+    graph: Any
+    task: str | Callable[[Results], str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalStep(Step):
     """People agree, or the flow stops. `question` may be a function of the results.
 
@@ -208,20 +220,22 @@ class FlowTable:
                 yield f"{_id(one.name)} -.->|failed: undo| {_id(one.on_failure)}"
 
 
-KINDS: tuple[type[Step], ...] = (ToolStep, LoopStep, FunctionStep, ApprovalStep, BranchStep)
+KINDS: tuple[type[Step], ...] = (ToolStep, LoopStep, FunctionStep, GraphStep, ApprovalStep, BranchStep)
 
 # The shape of a step in a diagram: what asks people is a hexagon, what chooses a rhombus.
 _SHAPES: Mapping[str, tuple[str, str]] = {
     "tool": ("[", "]"),
     "loop": ("[[", "]]"),
     "function": ("(", ")"),
+    "graph": ("[/", "/]"),
     "approval": ("{{", "}}"),
     "branch": ("{", "}"),
 }
 
 
 def _id(name: str) -> str:
-    return f"s_{name.replace('-', '_')}"
+    """The id of a step in a diagram: no two names share one, for `-` becomes what no name can have behind `_`."""
+    return "s_" + name.replace("_", "__").replace("-", "_d")
 
 
 def _box(one: Step) -> str:

@@ -24,7 +24,7 @@ class Limits:
       written since; also how often the first call of a cycle may come (C-54). From 2.
     - `breaker`: failures in a row after which a tool is switched off for the rest of the run (C-55).
     - `max_total_tokens`, `max_cost`: what the run may spend together with its children; looked at before each model
-      call. `max_cost` is in the currency of the price table.
+      call, theirs included. `max_cost` is in the currency of the price table.
     - `max_parallel`: reads that run at the same time (C-21).
     - `max_calls_per_step`: calls above it are answered `too_many_calls` (C-24).
     - `max_writes_per_step`: writes above it are answered `skipped_write_limit` (C-24).
@@ -68,6 +68,10 @@ class Limits:
         """Whether what child runs spend matters."""
         return self.max_total_tokens is not None or self.max_cost is not None
 
+    def is_spent(self, tokens: int, cost: float) -> bool:
+        """Whether that is all that may be spent."""
+        return _reached(tokens, self.max_total_tokens) or _reached(cost, self.max_cost)
+
 
 _WHOLE = (
     (("max_steps", "max_parallel", "max_calls_per_step", "max_result_chars_per_step"), 1, False),
@@ -90,6 +94,7 @@ class Standing:
     wall_s: float = 0.0
     tokens: int = 0
     cost: float = 0.0
+    spent_above: bool = False  # a run above has spent what it may, together with this one
     looped: bool = False
     fails_in_row: int = 0
     sent_back: int = 0
@@ -111,9 +116,7 @@ def _reached(value: float, limit: float | None) -> bool:
 # Where several apply, the first one counts (C-52). A cancel comes before all of them: it is a signal, no limit.
 STOPS: Mapping[StopReason, Callable[[Standing, Limits], bool]] = {
     StopReason.TIMEOUT: lambda at, limits: _reached(0.0, at.left_s(limits)),
-    StopReason.BUDGET_SPENT: lambda at, limits: (
-        _reached(at.tokens, limits.max_total_tokens) or _reached(at.cost, limits.max_cost)
-    ),
+    StopReason.BUDGET_SPENT: lambda at, limits: at.spent_above or limits.is_spent(at.tokens, at.cost),
     StopReason.LOOP_DETECTED: lambda at, _: at.looped,
     StopReason.TOO_MANY_FAILS: lambda at, limits: _reached(at.fails_in_row, limits.max_fails_in_row),
     StopReason.NO_EVIDENCE: lambda at, _: at.sent_back > SENT_BACK,

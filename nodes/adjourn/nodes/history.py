@@ -5,6 +5,7 @@ before the next message that is none; and no tool message stands without its cal
 anything else, for ever, so each request is checked, however its history came about.
 """
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
@@ -28,6 +29,24 @@ def is_legal(messages: Sequence[AnyMessage]) -> bool:
         elif isinstance(message, AIMessage):
             expected = call_ids(message)
     return not expected
+
+
+class Checked:
+    """`is_legal` for a history that grows: what was found legal is not looked at again.
+
+    As long as it is the same objects: whoever changes a stored message gives a new one.
+    """
+
+    def __init__(self) -> None:
+        self._legal: Sequence[AnyMessage] = ()
+
+    def are(self, messages: Sequence[AnyMessage]) -> bool:
+        """Whether a provider would take these messages."""
+        goes_on = len(messages) >= len(self._legal) and all(map(operator.is_, messages, self._legal))
+        known = len(self._legal) if goes_on else 0  # a legal history leaves no call open to what follows
+        legal = is_legal(messages[known:])
+        self._legal = [*messages] if legal else ()
+        return legal
 
 
 def healed(messages: Sequence[AnyMessage], missing: Missing) -> list[AnyMessage]:

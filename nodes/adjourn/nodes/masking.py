@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from adjourn.checkpoints.sealed import HIDDEN
 from adjourn.nodes import masking_named as names
 from adjourn.nodes import masking_personal as personal
 from adjourn.nodes import masking_secrets as secrets
@@ -134,11 +135,11 @@ class Masker:
     def _leaf(self, value: Any, key: str) -> Any:
         if isinstance(value, str):
             if key and value and names.names_a_secret(key):
-                return names.HIDDEN
+                return HIDDEN
             rules = self._no_digits if key and personal.names_a_number(key) else self.rules
             return self._apply(rules, value)
         if type(value) in (int, float) and self._very and str(value) in self._very:
-            return names.HIDDEN
+            return HIDDEN
         if type(value) is int and key:
             return _number(value, key)
         return value
@@ -213,5 +214,5 @@ def _free(key: str, taken: set[Any]) -> str:
 
 def _number(value: int, key: str) -> int | str:
     if names.names_a_secret(key) and names.hides_numbers(key):
-        return names.HIDDEN
+        return HIDDEN
     return "[phone]" if value >= 1_000_000 and personal.names_a_phone(key) else value

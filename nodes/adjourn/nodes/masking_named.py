@@ -8,9 +8,8 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from adjourn.checkpoints.sealed import HIDDEN
 from adjourn.nodes.masking_secrets import Span, lower, places
-
-HIDDEN = "[secret]"
 
 _STEMS = (
     "passw", "passphrase", "pwd", "secret", "token", "key", "authorization", "credential", "cookie", "密码", "口令", "密钥", "令牌",

@@ -27,19 +27,19 @@ from adjourn.nodes.calls import Call
 from adjourn.nodes.counters import Counters, counters_of, kept, new_counters
 from adjourn.nodes.evidence import Evidence
 from adjourn.nodes.guards import REFUSED, SENT_BACK, Limits, steps_left, stop_reason
-from adjourn.nodes.history import healed, is_legal
+from adjourn.nodes.history import healed
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.observations import failure
 from adjourn.nodes.planning import Planner
 from adjourn.nodes.requesting import Requests
-from adjourn.nodes.run_context import RunContext, run_context
+from adjourn.nodes.run_context import RunContext, check_of_its_run, run_context
 from adjourn.nodes.spending import Prices, check_prices, cost_of, spend
 from adjourn.nodes.standing import left_s, standing_of
 from adjourn.nodes.state import FRESH, RunState
 from adjourn.nodes.stored_form import assistant_message, continued, is_paused
 from adjourn.nodes.texts import language_of, say
 from adjourn.nodes.tool import Tool
-from adjourn.nodes.tool_search import FIND_TOOLS, MOST, shown
+from adjourn.nodes.tool_search import FIND_TOOLS, searched, shown
 
 log = logging.getLogger("adjourn.model")
 
@@ -76,8 +76,8 @@ class ModelNode:
         self.prices = prices or {}
         self._asked, self._forced, self._own = (model, *fallbacks), forced, list(provider_tools)
         self._bound: dict[tuple[str, ...], list[BoundModel]] = {}
-        self.searches = len(self.tools) > MOST and FIND_TOOLS in self.tools
-        self.models = self.showing([FIND_TOOLS] if self.searches else [*self.tools])
+        self.searches = FIND_TOOLS in self.tools and bool(searched(self.tools.values()))
+        self.models = self.showing(shown([], self.tools) if self.searches else [*self.tools])
         self.requests = Requests(self.models[0].name, system_prompt, max_history_tokens)
         if evidence is not None:
             evidence.check(self.tools)
@@ -95,6 +95,7 @@ class ModelNode:
 
     async def __call__(self, state: RunState, config: RunnableConfig) -> RunState:
         run = run_context(config)
+        check_of_its_run(state, run)
         state = _begun(state)
         counters, steps = counters_of(state), state.get("step", 0)
         run.clock.at_least(counters["active_ms"])
@@ -168,7 +169,7 @@ class _Step:
     def _mended(self) -> list[AnyMessage] | None:
         """The history made legal (C-15); None when it is."""
         messages, run = self.state["messages"], self.run
-        if is_legal(messages):
+        if run.legal.are(messages):
             return None
         log.warning("run %s: the history was open and was healed before the request", run.run_id)
 

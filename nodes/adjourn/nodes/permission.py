@@ -2,7 +2,7 @@
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -46,10 +46,29 @@ Rule = Callable[[Request], Verdict | str | Awaitable[Verdict | str]]
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """The rule and the mode of a graph. `rule` None: everything is allowed that the mode allows."""
+    """The rule and the mode of a graph, and of the runs `above` that it works for: what is strictest holds.
+
+    `rule` None: everything is allowed that the mode allows. Each mode holds, and each rule is asked: deny wins over
+    ask, ask over allow.
+    """
 
     rule: Rule | None = None
     mode: Mode = Mode.DEFAULT
+    above: "Permission | None" = None
+
+    def below(self, above: "Permission | None") -> "Permission":
+        """The same, of a run that works for one with this permission."""
+        return self if above is None else Permission(self.rule, self.mode, above)
+
+    def _each(self) -> list["Permission"]:
+        """This one and those above, each rule once."""
+        found: list[Permission] = []
+        one: Permission | None = self
+        while one is not None:
+            if not any((one.rule, one.mode) == (other.rule, other.mode) for other in found):
+                found.append(one)
+            one = one.above
+        return found
 
     async def verdict(self, request: Request, *, agreed: bool, asks: bool) -> Verdict:
         """What becomes of a call; deny wins.
@@ -58,18 +77,20 @@ class Permission:
         """
         if self.rules_out(request.effect, asks=asks):
             return Verdict.DENY
-        said = await self._said(request)
-        if self.mode is Mode.PREAPPROVED_ONLY and said is Verdict.ASK:
+        each = self._each()
+        said = await _strictest(each, request)
+        if said is Verdict.ASK and any(one.mode is Mode.PREAPPROVED_ONLY for one in each):
             return Verdict.DENY
         if said is Verdict.ASK and agreed:
             return Verdict.ALLOW
         return said
 
     def rules_out(self, effect: Effect, *, asks: bool) -> bool:
-        """Whether the mode alone denies such a call: then nobody needs to be asked about it."""
-        if self.mode is Mode.READ_ONLY:
-            return effect is Effect.WRITE
-        return self.mode is Mode.PREAPPROVED_ONLY and asks
+        """Whether a mode alone denies such a call: then nobody needs to be asked about it."""
+        modes = [one.mode for one in self._each()]
+        if Mode.READ_ONLY in modes and effect is Effect.WRITE:
+            return True
+        return Mode.PREAPPROVED_ONLY in modes and asks
 
     async def _said(self, request: Request) -> Verdict:
         if self.rule is None:
@@ -80,3 +101,16 @@ class Permission:
         except Exception:
             log.exception("the permission rule failed on %s; the call is denied", request.tool)
             return Verdict.DENY
+
+
+_STRICT = (Verdict.ALLOW, Verdict.ASK, Verdict.DENY)  # the later one wins
+
+
+async def _strictest(each: Sequence[Permission], request: Request) -> Verdict:
+    """What the strictest of these rules says; those behind a deny are not asked."""
+    strictest = Verdict.ALLOW
+    for one in each:
+        strictest = max(strictest, await one._said(request), key=_STRICT.index)
+        if strictest is Verdict.DENY:
+            break
+    return strictest

@@ -13,12 +13,12 @@ import jsonschema
 
 from adjourn.checkpoints.errors import InvalidAnswer
 from adjourn.checkpoints.lifecycle import CallState, InterruptType
+from adjourn.checkpoints.sealed import HIDDEN, hidden, is_sealed
 from adjourn.nodes.calls import Call, Question
 from adjourn.nodes.delegation import DELEGATED
 from adjourn.nodes.masking import Masker
-from adjourn.nodes.masking_named import HIDDEN
 from adjourn.nodes.observations import plain
-from adjourn.nodes.sealing import forms, hidden, is_sealed
+from adjourn.nodes.sealing import forms
 from adjourn.nodes.texts import say
 from adjourn.nodes.tool import Tool
 

@@ -13,15 +13,19 @@ from typing import Any, Protocol
 
 from langchain_core.runnables import RunnableConfig
 
+from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.events import Event
 from adjourn.nodes.attempt import Places
 from adjourn.nodes.calls import Call, Question
 from adjourn.nodes.clock import Clock
 from adjourn.nodes.delegation import Children, Gate
 from adjourn.nodes.flow_state import StepMove
+from adjourn.nodes.history import Checked
 from adjourn.nodes.outcome import Outcome
+from adjourn.nodes.permission import Permission
 from adjourn.nodes.sealing import Keyring
 from adjourn.nodes.spending import Spent
+from adjourn.nodes.wire_out import Requested
 
 RUN_KEY = "__adjourn_run"
 
@@ -106,6 +110,14 @@ class Ledger(Protocol):
         """How many attempts at a step's model call have been voided, by earlier owners too."""
         ...
 
+    async def model_called(self, facts: StepFacts) -> None:
+        """A node of somebody's own has asked a model: stored when it returns, under the run's next number."""
+        ...
+
+    def so_far(self) -> tuple[int, Spent]:
+        """The model calls of the run itself, and what they spent, as they were when this owner took over."""
+        ...
+
     async def spent_below(self) -> Spent:
         """What the runs that work for this one have spent, theirs included."""
         ...
@@ -128,19 +140,39 @@ class Cancel:
 
     def __init__(self) -> None:
         self.for_threads = threading.Event()
-        self._event = asyncio.Event()
+        self._waiters: set[asyncio.Future[None]] = set()
 
     def set(self) -> None:
         """Tell everybody. Call it on the event loop that drives the run."""
         self.for_threads.set()
-        self._event.set()
+        for waiter in list(self._waiters):
+            if not waiter.done():
+                waiter.set_result(None)
 
     def is_set(self) -> bool:
-        return self._event.is_set()
+        return self.for_threads.is_set()
+
+    def waiter(self) -> "asyncio.Future[None]":
+        """A future that is done once it is set; who does not wait any more cancels it."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.is_set():
+            waiter.set_result(None)
+        else:
+            self._waiters.add(waiter)
+            waiter.add_done_callback(self._waiters.discard)
+        return waiter
 
     async def wait(self) -> None:
         """Return once it is set."""
-        await self._event.wait()
+        await self.waiter()
+
+
+class Budgets(Protocol):
+    """What the runs above may spend."""
+
+    async def are_spent(self) -> bool:
+        """Whether one of them has spent what it may, together with all that work for it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +186,15 @@ class RunContext:
     started_by: str | None = None
     cancel: Cancel = field(default_factory=Cancel)
     places: Places = field(default_factory=Places)
+    legal: Checked = field(default_factory=Checked)
+    requested: Requested = field(default_factory=Requested)
     clock: Clock = field(default_factory=Clock)
     began_at: float | None = None
     keyring: Keyring = field(default_factory=Keyring)
     children: Children | None = None
     gate: Gate | None = None  # of its family; None: it has none
+    above: Permission | None = None  # of the runs that it works for: it holds here too
+    budgets: Budgets | None = None  # theirs
 
 
 class NoLedger:
@@ -183,12 +219,27 @@ class NoLedger:
     def discarded(self, step: int) -> int:
         return 0
 
+    async def model_called(self, facts: StepFacts) -> None: ...
+
+    def so_far(self) -> tuple[int, Spent]:
+        return 0, Spent()
+
     async def spent_below(self) -> Spent:
         return Spent()
 
     def flow(self, moves: Sequence[StepMove]) -> None: ...
     def emit(self, event: Event) -> None: ...
     async def tell(self, event: Event) -> None: ...
+
+
+def check_of_its_run(state: Mapping[str, Any], run: RunContext) -> None:
+    """Raise `UsageError` for nodes that were called inside a node or tool of another graph: their steps and calls would
+    be taken for those of the run that is being driven."""
+    if "run_id" not in state and not isinstance(run.ledger, NoLedger):
+        raise UsageError(
+            "a graph of Adjourn's was called inside a node or a tool of another one; let it be a run of its own: "
+            "Specialist(name=..., about=..., graph=...).as_node() or .as_tool()"
+        )
 
 
 def run_context(config: RunnableConfig) -> RunContext:

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from adjourn.checkpoints.errors import KeyLost, UsageError
-from adjourn.nodes.masking_named import HIDDEN
+from adjourn.checkpoints.sealed import SEAL, is_sealed
 
 if TYPE_CHECKING:
     from cryptography.fernet import MultiFernet
 
-SEAL = "adjourn-sealed:"
 DIGEST_LENGTH = (
     32  # characters, the column's: six of the key's name, a colon, and 25 (100 bits) of the digest
 )
@@ -27,16 +26,6 @@ _NAME_LENGTH = 6
 _HOW_TO_MAKE = (
     "make one with: python -c 'from cryptography.fernet import Fernet; print(Fernet.generate_key().decode())'"
 )
-
-
-def is_sealed(value: Any) -> bool:
-    """Whether a value of an argument is sealed."""
-    return isinstance(value, str) and value.startswith(SEAL)
-
-
-def hidden(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments, or an answer, as they are shown: what is sealed reads `[secret]`."""
-    return {name: HIDDEN if is_sealed(value) else value for name, value in arguments.items()}
 
 
 class Keyring:

@@ -17,6 +17,7 @@ async def standing_of(counters: Counters, steps: int, run: RunContext, limits: L
         wall_s=wall_s(counters, run),
         tokens=counters["input_tokens"] + counters["output_tokens"] + below.tokens,
         cost=counters["cost"] + below.cost,
+        spent_above=run.budgets is not None and await run.budgets.are_spent(),
         looped=counters["looped"],
         fails_in_row=counters["fails_in_row"],
         sent_back=counters["sent_back"],

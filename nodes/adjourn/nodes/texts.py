@@ -162,6 +162,10 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "{specialist} could not work: {why} Hand the task out again if it is still needed.",
         "zh": "{specialist} 无法工作：{why} 如果仍然需要，请重新委派。",
     },
+    "delegation.refused": {
+        "en": "The answer of {specialist} does not hold: {why} It is in data. Hand the task out again with what is wrong, if it is still needed.",
+        "zh": "{specialist} 的回答未通过检查：{why} 回答在 data 中。如果仍然需要，请说明问题后重新委派。",
+    },
     "delegation.cancelled": {
         "en": "The work of {specialist} was cancelled.",
         "zh": "{specialist} 的工作已被取消。",

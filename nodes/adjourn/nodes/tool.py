@@ -12,12 +12,12 @@ from functools import cached_property
 from typing import Any, overload
 
 from adjourn.checkpoints.lifecycle import Effect
+from adjourn.checkpoints.sealed import hidden, is_sealed
 from adjourn.nodes.approvers import Approvers
 from adjourn.nodes.context import ToolContext
 from adjourn.nodes.definition import checked
 from adjourn.nodes.evidence import IsEmpty
 from adjourn.nodes.parameters import Arguments, Injected, Parameters, inner, signature_of
-from adjourn.nodes.sealing import hidden, is_sealed
 from adjourn.nodes.throttle import Rate, Throttle
 
 TIMEOUT_S = 30.0  # C-28; long enough for a slow API, short enough that a person still waits
@@ -74,6 +74,7 @@ class Tool:
     expires_in_s: float | None = None
     approvers: Approvers | None = None
     delegates: Any = None  # the specialists whose runs work inside its calls; None: it is an ordinary tool
+    always_shown: bool = False  # to the model, also where a search stands in for many tools
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)

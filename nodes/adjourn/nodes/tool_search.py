@@ -53,6 +53,12 @@ class Search:
         return ranked[:count]
 
 
+def searched(tools: Iterable[Tool]) -> list[Tool]:
+    """Those that a search stands in for, where there are too many to show; empty where all are shown."""
+    found = [one for one in tools if not one.always_shown]
+    return found if len(found) > MOST else []
+
+
 def find_tool(tools: Iterable[Tool]) -> Tool:
     """The tool that a model finds these by."""
     known = {one.name: one for one in tools}
@@ -75,14 +81,15 @@ def find_tool(tools: Iterable[Tool]) -> Tool:
 
 
 def shown(messages: Sequence[AnyMessage], tools: Mapping[str, Tool]) -> list[str]:
-    """The names of the tools that are shown to the model now: the search, and what it found since the user's message."""
+    """The names of the tools that are shown to the model now: the search, what it found since the user's message, and
+    what is always shown."""
     found: dict[str, None] = {}
     for message in reversed(messages):
         if isinstance(message, HumanMessage):
             break
         if isinstance(message, ToolMessage) and message.name == FIND_TOOLS:
             found |= dict.fromkeys(_named(str(message.text)))
-    return [FIND_TOOLS, *(name for name in tools if name in found)]
+    return [FIND_TOOLS, *(name for name, one in tools.items() if name in found or one.always_shown)]
 
 
 def _named(observation: str) -> list[str]:

@@ -21,6 +21,7 @@ from adjourn.checkpoints.lifecycle import (
     StopReason,
     move,
 )
+from adjourn.checkpoints.sealed import hidden
 from adjourn.nodes.calls import Call, Question, is_final
 from adjourn.nodes.context import Happened
 from adjourn.nodes.counters import counters_of, kept
@@ -33,7 +34,6 @@ from adjourn.nodes.permission import Permission, Request, Verdict
 from adjourn.nodes.plan import next_batch, waiting
 from adjourn.nodes.questions import declared_question, make_question, returned_question
 from adjourn.nodes.run_context import RunContext, run_context
-from adjourn.nodes.sealing import hidden
 from adjourn.nodes.standing import left_s, standing_of
 from adjourn.nodes.state import Outcome as Route
 from adjourn.nodes.state import RunState, last_assistant
@@ -82,7 +82,7 @@ class _Batch:
     def __init__(self, node: ToolsNode, state: RunState, run: RunContext) -> None:
         self.tools = node.tools
         self.limits = node.limits
-        self.permission = node.permission
+        self.permission = node.permission.below(run.above)
         self.run_context = run
         self.step = state["step"]
         self.language = state.get("language", "en")
@@ -91,6 +91,7 @@ class _Batch:
             one["id"] for one in self.calls if is_final(one) and one.get("told") != "provisional"
         }
         self.message_id = last_assistant(state["messages"]).id or f"{run.run_id}.{self.step}"
+        self.at_work = 0  # calls of the batch that have not come to their end
         self.upto = -1  # observations are told up to this position
         self.counters = counters_of(state)
         self.tried_before = len(self.counters["log"])
@@ -261,9 +262,10 @@ class _Batch:
     async def _run_all(self, batch: Sequence[Call]) -> None:
         """Run the batch; a cancel, or the end of the run's time, takes back what has not ended."""
         tasks = [asyncio.create_task(self._run_one(call)) for call in self.judge.begin(batch)]
+        self.at_work = len(tasks)
         if not tasks:
             return
-        cancel = asyncio.create_task(self.run_context.cancel.wait())
+        cancel = self.run_context.cancel.waiter()
         running = set(tasks)
         try:
             while running and not cancel.done():
@@ -291,24 +293,47 @@ class _Batch:
                     self._settle(call, self.judge.of_copy(call, self.calls))
 
     async def _run_one(self, call: Call) -> None:
-        ledger = self.run_context.ledger
-        stored = ledger.stored(self.step, call["id"])
-        if stored is not None and stored.observation is not None:  # C-34
-            call["state"], call["observation"] = stored.state, stored.observation
-            return
-        tool = self.tools.get(call["name"])
-        outcome = await self._settle_lost(call, tool) if self._in_doubt(call) else None
-        if call["state"] == CallState.WAITING:
-            return
-        if outcome is None and not await self._may_run(call, tool):
-            return
+        try:
+            outcome = await self._outcome_of(call)
+        finally:
+            self.at_work -= 1
         if outcome is None:
-            outcome = await self.executor.execute(call, attempts=stored.attempts if stored else 0)
+            return
         if outcome.question is not None:
             self._asked(call, outcome)
             return
         self._close(call, outcome)
-        await ledger.end(self.step, call, outcome)
+        ledger = self.run_context.ledger
+        if self.at_work or self._must_be_kept(call):
+            await ledger.end(self.step, call, outcome)
+        else:  # the checkpoint follows at once, and stores it; a read that is killed in between runs again
+            ledger.settle(self.step, call, outcome)
+
+    def _must_be_kept(self, call: Call) -> bool:
+        """Whether nothing makes up for the loss of the call's outcome: it wrote, or others worked for it."""
+        tool = self.tools.get(call["name"])
+        if tool is None:
+            return False
+        return (
+            _is_write(call)
+            or tool.delegates is not None
+            or tool.effect_of(call["arguments"] or {}) is Effect.WRITE
+        )
+
+    async def _outcome_of(self, call: Call) -> Outcome | None:
+        """What the call comes to; None: it had its outcome, was refused one, or waits for a person."""
+        ledger = self.run_context.ledger
+        stored = ledger.stored(self.step, call["id"])
+        if stored is not None and stored.observation is not None:  # C-34
+            call["state"], call["observation"] = stored.state, stored.observation
+            return None
+        tool = self.tools.get(call["name"])
+        outcome = await self._settle_lost(call, tool) if self._in_doubt(call) else None
+        if call["state"] == CallState.WAITING:
+            return None
+        if outcome is None and not await self._may_run(call, tool):
+            return None
+        return outcome or await self.executor.execute(call, attempts=stored.attempts if stored else 0)
 
     async def _settle_lost(self, call: Call, tool: Tool | None) -> Outcome | None:
         """A write that was started by an owner that died (C-35). None: it may run (again), or a person is asked."""

@@ -86,7 +86,7 @@ def read(message: BaseMessage, provider: Provider = UNKNOWN) -> Piece:
         refusal=said.get("refusal", "") or _explained(finish, metadata),
         fragments=fragments,
         finish=finish,
-        usage=_usage(message.usage_metadata),
+        usage=usage_of(message.usage_metadata),
         model=metadata.get("model_name") or metadata.get("model"),
         blocks=tuple(_blocks(message)) if provider.origin else (),
     )
@@ -157,7 +157,8 @@ def _finish(metadata: Mapping[str, Any]) -> Finish | None:
     return _ENDS.get(word, "stop")
 
 
-def _usage(metadata: UsageMetadata | None) -> Usage | None:
+def usage_of(metadata: UsageMetadata | None) -> Usage | None:
+    """What LangChain's report of a turn says; None where there is none."""
     if metadata is None:
         return None
     cache: Mapping[str, Any] = metadata.get("input_token_details", {})

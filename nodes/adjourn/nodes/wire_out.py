@@ -5,9 +5,10 @@ Others get objects, where an unparsable call is `{}` (its observation quotes the
 as it came goes to that provider alone, and everybody else gets the text.
 """
 
+import operator
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -47,16 +48,44 @@ _FAMILIES: Final[Mapping[str, str]] = MappingProxyType(
 _SERVER_CALLS: Final = frozenset({"server_tool_use", "mcp_tool_use"})
 
 
+class Requested:
+    """The last request of a run, for the next one, which mostly begins with the same messages."""
+
+    def __init__(self) -> None:
+        self._form: _Form | None = None
+
+    def sent(
+        self, messages: Sequence[BaseMessage], provider: Provider, tools: frozenset[str]
+    ) -> list[BaseMessage]:
+        """The messages as they go out, in order."""
+        form = self._form
+        if form is None or not form.goes_on(messages, provider, tools):
+            form = _Form(provider, tools, Ids(provider))
+        *earlier, last = messages[len(form.read) :]
+        for message in earlier:
+            form.take(message)
+        called = form.called
+        made = form.of(last)  # of this request only: mostly it is the runtime's own word
+        form.called = called
+        self._form = None if isinstance(last, AIMessage) else form  # a turn leaves its mark in the form
+        return [*form.sent, *([] if made is None else [made])]
+
+
 def request_messages(
-    messages: Iterable[BaseMessage], model: Runnable[Any, Any], tools: Collection[str] = ()
+    messages: Sequence[BaseMessage],
+    model: Runnable[Any, Any],
+    tools: Collection[str] = (),
+    before: Requested | None = None,
 ) -> list[BaseMessage]:
     """Stored messages as they must be handed to `model`.
 
-    `tools` are the names of the tools that the request offers; they are never replaced by a stand-in.
+    `tools` are the names of the tools that the request offers; they are never replaced by a stand-in. `before`
+    remembers what was sent, so that a long history is not written again.
     """
+    if not messages:
+        return []
     provider = provider_of(model)
-    form = _Form(provider, frozenset(tools), Ids(provider))
-    sent = [made for message in messages if (made := form.of(message)) is not None]
+    sent = (before or Requested()).sent(messages, provider, frozenset(tools))
     if provider.family == "anthropic":
         sent = _without_open_searches(sent)
     return _one_system(sent) if provider.one_system else sent
@@ -73,6 +102,20 @@ class _Form:
     tools: frozenset[str]
     ids: Ids
     called: bool = False  # whether a turn since the user's last message holds calls
+    read: list[BaseMessage] = field(default_factory=list)
+    sent: list[BaseMessage] = field(default_factory=list)  # what became of them
+
+    def goes_on(self, messages: Sequence[BaseMessage], provider: Provider, tools: frozenset[str]) -> bool:
+        """Whether these messages begin with those that were read, and go out in the same way."""
+        same = (self.provider, self.tools) == (provider, tools) and len(messages) > len(self.read)
+        return same and all(map(operator.is_, messages, self.read))
+
+    def take(self, message: BaseMessage) -> None:
+        """Write one more message."""
+        made = self.of(message)
+        self.read.append(message)
+        if made is not None:
+            self.sent.append(made)
 
     def of(self, message: BaseMessage) -> BaseMessage | None:
         """A message as it goes out; None when nothing of it is for this provider."""

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from adjourn.checkpoints import leases
+from adjourn.checkpoints import queue
 from adjourn.checkpoints.errors import AlreadyAnswered, InvalidAnswer, NotResumable, RunBusy, UsageError
 from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.checkpoints.records import Interrupt
@@ -134,12 +134,16 @@ def on_terminal(settings: Settings) -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and not settings.json
 
 
-def start(settings: Settings, message: str, *, thread_id: str | None, by: str | None) -> int:
+def start(
+    settings: Settings, message: str, *, thread_id: str | None, by: str | None, priority: int = 0
+) -> int:
     """`adjourn run`: start a run and show it. Gives the exit status."""
     if not message.strip():
         raise UsageError("the message is empty; say what the run is to do")
     with driving(settings, create=True, by=by, asks=on_terminal(settings)) as driver:
-        run = driver.runner.start_sync(message, thread_id=thread_id, by=by, on_event=driver.live)
+        run = driver.runner.start_sync(
+            message, thread_id=thread_id, by=by, priority=priority, on_event=driver.live
+        )
         return driver.go_on(run)
 
 
@@ -190,7 +194,7 @@ def recover(settings: Settings, beginning: str | None, *, by: str | None) -> int
 def _lost(driver: Driver) -> Sequence[str]:
     """Ids of the running runs of this app that nobody drives, oldest first."""
     graph = driver.runner.name
-    return [one.id for one in driver.runner.database.read(lambda c: leases.unowned(c, graph=graph))]
+    return [one.id for one in driver.runner.database.read(lambda c: queue.unowned(c, graph=graph))]
 
 
 def _recover_one(driver: Driver, run_id: str) -> int:

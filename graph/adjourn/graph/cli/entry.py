@@ -1,5 +1,6 @@
 """`main`: parse, do, and turn what went wrong into one line and an exit status (C-95)."""
 
+import gc
 import logging
 import os
 import sys
@@ -12,9 +13,13 @@ from adjourn.checkpoints.errors import AdjournError
 from adjourn.graph.cli.options import LOG_VARIABLE
 from adjourn.graph.cli.parser import app
 from adjourn.graph.cli.screen import clean, to_line
+from adjourn.graph.cli.taking import only
 
 WRONG_USAGE = 2
 CANCELLED = 130  # what shells report for a program that Ctrl-C ended
+SHORT = frozenset(
+    {"doctor", "events", "metrics", "prune", "runs", "show"}
+)  # they need no graph, and end soon
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,8 +30,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     _prepare_streams()
     _prepare_logging()
+    if arguments is None and SHORT.intersection(given[:1]) and "--follow" not in given:
+        gc.disable()  # it would look at all that is being imported, again and again: a fifth of the time
     try:
-        status = app(args=given or ["--help"], prog_name="adjourn", standalone_mode=False)
+        status = only(app, (given or [""])[0])(
+            args=given or ["--help"], prog_name="adjourn", standalone_mode=False
+        )
     except AdjournError as error:
         facts = {"error": type(error).__name__, **vars(error)}
         return _complain(str(error), given, error.exit_status, facts)

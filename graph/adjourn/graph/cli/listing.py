@@ -1,7 +1,8 @@
 """The lists: `adjourn runs` and `adjourn events`. They read the database and need no app."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection
@@ -27,9 +28,19 @@ STYLES = {
 }
 
 
-def list_runs(settings: Settings, *, statuses: Sequence[RunStatus], thread_id: str | None, limit: int) -> int:
-    """`adjourn runs`: newest first."""
-    found, expiries = read_current(settings.store, lambda c: _read(c, statuses, thread_id, limit + 1))
+def list_runs(
+    settings: Settings,
+    *,
+    statuses: Sequence[RunStatus],
+    thread_id: str | None,
+    limit: int,
+    children: bool = False,
+) -> int:
+    """`adjourn runs`: newest first; `children`: those that work for others too."""
+    wanted = partial(
+        journal.list_runs, statuses=statuses, thread_id=thread_id, roots=not children, limit=limit + 1
+    )
+    found, expiries = read_current(settings.store, lambda c: _read(c, wanted))
     screen, rows = Screen(settings), found[:limit]
     if settings.json:
         screen.data([_to_dict(row, expiries.get(row.id)) for row in rows])
@@ -45,10 +56,10 @@ def list_runs(settings: Settings, *, statuses: Sequence[RunStatus], thread_id: s
 
 
 def _read(
-    connection: Connection, statuses: Sequence[RunStatus], thread_id: str | None, limit: int
+    connection: Connection, wanted: Callable[[Connection], Sequence[RunRow]]
 ) -> tuple[Sequence[RunRow], Mapping[str, str]]:
     """The runs, and when the next question of each expires."""
-    found = journal.list_runs(connection, statuses=statuses, thread_id=thread_id, limit=limit)
+    found = wanted(connection)
     return found, settling.next_expiries(connection, [row.id for row in found])
 
 

@@ -4,12 +4,14 @@ from typing import Annotated
 
 import typer
 
-from adjourn.checkpoints.lifecycle import RunStatus
+from adjourn.checkpoints.lifecycle import HIGHEST_PRIORITY, RunStatus
 from adjourn.graph.cli.options import DEFAULT_STORE, App, By, Json, Lang, RunId, Store
 from adjourn.graph.cli.settings import settings_of
+from adjourn.graph.cli.taking import Commands
 
 app = typer.Typer(
     name="adjourn",
+    cls=Commands,
     help="Run tool-calling agents that stop for a person and go on exactly there.\n\n"
     "Exit status: 0 done, 2 wrong usage, 3 interrupted (waits for a person), 4 failed, "
     "5 busy or already answered, 130 cancelled by Ctrl-C.",
@@ -100,6 +102,16 @@ def run(
             help="With --history: a value that it waits for; may be given again.",
         ),
     ] = None,
+    priority: Annotated[
+        int,
+        typer.Option(
+            "--priority",
+            min=-HIGHEST_PRIORITY,
+            max=HIGHEST_PRIORITY,
+            metavar="N",
+            help="Where it comes to wait for a worker, the highest is taken first.",
+        ),
+    ] = 0,
     by: By = None,
     store: Store = DEFAULT_STORE,
     app: App = None,
@@ -111,9 +123,15 @@ def run(
 
     settings = settings_of(store, app, json, lang)
     if history is None:
-        return drive.start(settings, message or "", thread_id=thread, by=by)
+        return drive.start(settings, message or "", thread_id=thread, by=by, priority=priority)
     return travel.start_from_history(
-        settings, history, assignments=set_ or (), message=message, thread_id=thread, by=by
+        settings,
+        history,
+        assignments=set_ or (),
+        message=message,
+        thread_id=thread,
+        by=by,
+        priority=priority,
     )
 
 
@@ -172,6 +190,9 @@ def runs(
     thread: Annotated[
         str | None, typer.Option("--thread", metavar="ID", help="Only those of this conversation.")
     ] = None,
+    children: Annotated[
+        bool, typer.Option("--children", help="Those of specialists too, which work for other runs.")
+    ] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 20,
     store: Store = DEFAULT_STORE,
     json: Json = False,
@@ -182,7 +203,11 @@ def runs(
 
     statuses = [*(status or ()), *([RunStatus.INTERRUPTED] if interrupted else [])]
     return listing.list_runs(
-        settings_of(store, json=json, lang=lang), statuses=statuses, thread_id=thread, limit=limit
+        settings_of(store, json=json, lang=lang),
+        statuses=statuses,
+        thread_id=thread,
+        children=children,
+        limit=limit,
     )
 
 
@@ -375,6 +400,12 @@ def worker(
             "--per-person", min=1, metavar="N", help="Runs of one person that all workers drive at once."
         ),
     ] = None,
+    per_graph: Annotated[
+        int | None,
+        typer.Option(
+            "--per-graph", min=1, metavar="N", help="Runs of its graph that all workers drive at once."
+        ),
+    ] = None,
     lease: Annotated[
         float,
         typer.Option(
@@ -409,6 +440,7 @@ def worker(
         settings,
         concurrency=concurrency,
         most_per_person=per_person,
+        most_per_graph=per_graph,
         lease_s=lease,
         drain_s=drain,
         health_port=health_port,

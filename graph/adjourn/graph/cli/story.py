@@ -143,9 +143,20 @@ class Story:
             )
 
     def _steps(self) -> None:
-        known = {one.step: one for one in self._run.steps}
-        for step in sorted({*known, *(one.step for one in self._run.calls)}):
+        run, known = self._run, {one.step: one for one in self._run.steps}
+        of_calls = {(one.step, one.call_id) for one in run.calls}
+        loose = [one for one in run.questions if (one.step, one.call_id) not in of_calls]
+        of_nodes = {
+            *(one.step for one in loose),
+            *(one.row.parent_step or 0 for one in run.children_of_nodes),
+        }
+        for step in sorted({*known, *of_nodes, *(one.step for one in run.calls)}):
             self._step(step, known.get(step))
+            for child in run.children_of_nodes if step == 0 else ():
+                self._child(child)
+            for question in loose:  # of a node of one's own
+                if question.step == step:
+                    self._question(question)
             for call in self._run.calls:
                 if call.step == step:
                     self._call(call)
@@ -209,7 +220,7 @@ class Story:
             return
         by = one.agreed or self._screen.say("nobody" if one.state == InterruptState.EXPIRED else "somebody")
         settled = self._screen.say("answered", state=one.state, by=by, at=moment(one.closed_at or ""))
-        answer = "" if one.answer is None else f": {short(one.answer)}"
+        answer = "" if one.answer is None else f": {short(one.shown_answer)}"
         self._screen.line(f"{settled}{answer}", indent=6, cut=True)
 
     def _how_to_go_on(self) -> None:

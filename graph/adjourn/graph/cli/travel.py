@@ -68,6 +68,7 @@ def start_from_history(
     message: str | None,
     thread_id: str | None,
     by: str | None,
+    priority: int = 0,
 ) -> int:
     """`adjourn run --history`: go on from the history in a file and what was submitted. Gives the exit status."""
     if message and assignments:
@@ -75,7 +76,7 @@ def start_from_history(
     history, values = _read(file), message or _fields(assignments)
     with driving(settings, create=True, by=by, asks=on_terminal(settings)) as driver:
         run = driver.runner.run_from_history_sync(
-            history, values, thread_id=thread_id, by=by, on_event=driver.live
+            history, values, thread_id=thread_id, by=by, priority=priority, on_event=driver.live
         )
         return driver.go_on(run)
 

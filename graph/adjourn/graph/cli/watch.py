@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from adjourn.checkpoints import journal
 from adjourn.checkpoints.database import Database, now
@@ -13,6 +13,7 @@ from adjourn.graph.cli.settings import Settings
 from adjourn.graph.cli.stores import opened
 from adjourn.graph.following import follow
 from adjourn.graph.reading import find_run_id
+from adjourn.graph.waking import Ear
 
 LOOK_S = 2.0  # how often a silent run's lease is looked at
 
@@ -39,20 +40,30 @@ class _Watch:
         self._run_id = run_id
         self._looked = time.monotonic()
         self._is_told = False  # that nobody drives the run
+        self._news = asyncio.Event()
 
     async def show(self, after: int) -> None:
         last = None
-        async with aclosing(follow(self._database, self._run_id, after=after, pause=self._pause)) as events:
-            async for event in events:
-                show_event(self._screen, event)
-                self._is_told, last = False, event
-                if self._screen.reader_left:
-                    return
+        following = follow(self._database, self._run_id, after=after, pause=self._pause)
+        with Ear(self._database, self._heard).open():
+            async with aclosing(following) as events:
+                async for event in events:
+                    show_event(self._screen, event)
+                    self._is_told, last = False, event
+                    if self._screen.reader_left:
+                        return
         if isinstance(last, LoopInterrupt):
             self._hint("follow.waits", "show")
 
+    def _heard(self, run_id: str) -> None:
+        if run_id in ("", self._run_id):
+            self._news.set()
+
     async def _pause(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        self._news.clear()
         if self._is_told or time.monotonic() - self._looked < LOOK_S:
             return
         self._looked = time.monotonic()

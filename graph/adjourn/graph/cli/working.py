@@ -22,6 +22,7 @@ def work(
     *,
     concurrency: int,
     most_per_person: int | None,
+    most_per_graph: int | None,
     lease_s: float,
     drain_s: float,
     health_port: int | None,
@@ -30,7 +31,13 @@ def work(
     graph = load(settings.app)  # before the store: a wrong app makes no file
     _log_to_stderr()
     with opened(settings.store, create=True) as database, Runner(graph, database, lease_s=lease_s) as runner:
-        worker = Worker(runner, concurrency=concurrency, most_per_person=most_per_person, drain_s=drain_s)
+        worker = Worker(
+            runner,
+            concurrency=concurrency,
+            most_per_person=most_per_person,
+            most_per_graph=most_per_graph,
+            drain_s=drain_s,
+        )
         left = asyncio.run(_until_told(Screen(settings), worker, health_port))
     return 4 if left else 0
 

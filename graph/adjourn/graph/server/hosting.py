@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from adjourn.checkpoints import leases
-from adjourn.checkpoints.errors import NotResumable, RunBusy
+from adjourn.checkpoints import queue
+from adjourn.checkpoints.errors import NotResumable, RunBusy, RunNotFound
 from adjourn.checkpoints.records import RunRow
 from adjourn.graph.owning import OnBegun
 from adjourn.graph.run import Run
@@ -57,7 +57,7 @@ class Hosting:
         if not begun.done():
             return (await task).id
         run_id = begun.result().id
-        if not task.done():
+        if not task.done() and not self.runner.detached:
             self._driving[run_id] = task
             task.add_done_callback(partial(self._ended, run_id))
         return run_id
@@ -83,15 +83,26 @@ class Hosting:
             del self._driving[run_id]
 
     async def wait(self, run_id: str, limit_s: float) -> None:
-        """Until the run, which this server drives, waits for people or has ended; at most `limit_s` seconds."""
-        task = self._driving.get(run_id)
-        if task is None or limit_s <= 0:
+        """Until the run waits for people or has ended, whoever drives it; at most `limit_s` seconds."""
+        if limit_s <= 0:
             return
-        closing = asyncio.create_task(self.closing.wait())
+        ours = self._driving.get(run_id)
+        beside: list[asyncio.Task[Any]] = [asyncio.create_task(self.closing.wait())]
+        if ours is None:
+            beside.append(asyncio.create_task(self._followed(run_id)))
+        waited = [*beside, ours] if ours else beside
         try:
-            await asyncio.wait({task, closing}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waited, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            closing.cancel()
+            for one in beside:
+                one.cancel()
+            await asyncio.wait(beside)
+
+    async def _followed(self, run_id: str) -> None:
+        with contextlib.suppress(RunNotFound):  # it was removed meanwhile: who asked will see
+            last = (await self.runner.get(run_id)).row.last_event
+            async for _ in self.runner.follow(run_id, after=last):
+                pass
 
     # -- runs that lost their process
 
@@ -108,7 +119,7 @@ class Hosting:
     async def take_over(self) -> None:
         """Take over the runs of this app whose owner died or handed them back, or whose questions have expired."""
         graph = self.runner.name
-        lost = await self.runner.database.aread(partial(leases.unowned, graph=graph, limit=MOST_AT_ONCE))
+        lost = await self.runner.database.aread(partial(queue.unowned, graph=graph, limit=MOST_AT_ONCE))
         expired = await self.runner.expire()
         for run_id in [*(one.id for one in lost), *expired][:MOST_AT_ONCE]:
             # an owner elsewhere may have been first, or the run has just ended

@@ -86,6 +86,7 @@ async def start(request: Request) -> Response:
             thread_id=asked.thread_id,
             by=caller.name,
             run_id=run_id,
+            priority=asked.priority,
             on_begun=on_begun,
             admit=_thread_is_open_to(caller),
         )

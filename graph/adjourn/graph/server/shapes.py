@@ -4,7 +4,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from adjourn.checkpoints.lifecycle import CallState, Effect, ErrorCode, InterruptType, RunStatus, StopReason
+from adjourn.checkpoints.lifecycle import (
+    HIGHEST_PRIORITY,
+    CallState,
+    Effect,
+    ErrorCode,
+    InterruptType,
+    RunStatus,
+    StopReason,
+)
 
 Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$")]
 """An id that a client may choose: it stands in paths and logs."""
@@ -24,6 +32,13 @@ class StartRequest(_Taken):
     message: str = Field(min_length=1, description="What the run is to do.")
     thread_id: Id | None = Field(None, description="The conversation to go on with; without: a new one.")
     run_id: Id | None = Field(None, description="An id of your own for the run; without: one is made.")
+    priority: int = Field(
+        0,
+        ge=-HIGHEST_PRIORITY,
+        le=HIGHEST_PRIORITY,
+        strict=True,
+        description="Workers take the highest first, then the oldest.",
+    )
 
 
 class AnswersRequest(_Taken):
@@ -94,6 +109,7 @@ class RunLine(_Given):
         description="`stop_reason`, or `ask_user` while the run waits for people."
     )
     started_by: str | None
+    priority: int
     input: str
     answer: str | None
     error: dict[str, Any] | None = Field(description="Why it failed: class and message.")

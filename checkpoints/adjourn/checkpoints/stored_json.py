@@ -1,0 +1,52 @@
+"""The form of stored values: JSON text, tags for what JSON cannot say, ranges of `seq`. Pure, and it imports little.
+
+`codec.py` knows what the tags mean.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+TAG = "!"
+TAG_MARK = '"!"'  # stands in every text that holds a tagged value
+
+Json = Any  # None, bool, int, float, str, list or dict of the same
+Ranges = list[list[int]]  # [[first, last], ...], both included, in order
+
+
+def dump(tree: Json) -> str:
+    """JSON text of a packed tree."""
+    return orjson.dumps(tree).decode()
+
+
+def parse(text: str) -> Json:
+    """The tree of a JSON text. Raises `ValueError` when it is none."""
+    return orjson.loads(text)
+
+
+def tagged(tag: str, content: Json) -> Json:
+    """A tree that JSON alone cannot say."""
+    return {TAG: tag, "v": content}
+
+
+def expand(ranges: Ranges) -> Iterator[int]:
+    """The numbers of ranges, in order."""
+    for first, last in ranges:
+        yield from range(first, last + 1)
+
+
+def compress(numbers: list[int]) -> Ranges:
+    """The ranges of numbers, in order: `[1, 2, 3, 9]` is `[[1, 3], [9, 9]]`."""
+    ranges: Ranges = []
+    extend(ranges, numbers)
+    return ranges
+
+
+def extend(ranges: Ranges, numbers: list[int]) -> None:
+    """Add numbers behind ranges."""
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
