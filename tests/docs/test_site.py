@@ -117,7 +117,8 @@ def test_make_docs_builds_it() -> None:
     recipe = subprocess.run(
         ["make", "-n", "docs"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
-    assert recipe.splitlines()[-1] == ".venv/bin/python tests/docs/website.py"
+    # a make around this one adds lines of its own
+    assert ".venv/bin/python tests/docs/website.py" in recipe.splitlines()
     ignored = subprocess.run(
         ["git", "check-ignore", "-q", "build/docs/site/index.html"], cwd=ROOT, check=False
     )
