@@ -1,7 +1,7 @@
 """Runs, steps, calls, questions and events: what is written and read inside a transaction.
 
 Each function takes the connection of the caller's transaction, so that a fact and its event are committed
-together (C-65). Statements are built once; SQLAlchemy compiles each once per database.
+together (C-65). Statements are built once, and compiled once per database.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -34,7 +34,6 @@ from adjourn.checkpoints.lifecycle import (
     LIVE,
     RUN_MOVES,
     CallState,
-    Effect,
     InterruptState,
     RunEvent,
     RunStatus,
@@ -179,7 +178,7 @@ def _update_call(names: tuple[str, ...], outcome: CallState) -> ClauseElement:
             calls.c.run_id == bindparam("run_id_"),
             calls.c.step == bindparam("step_"),
             calls.c.call_id == bindparam("call_id_"),
-            or_(*(calls.c.outcome == _word(one) for one in before)),
+            or_(*(calls.c.outcome == word(one) for one in before)),
         )
         .values({name: bindparam(f"v_{name}") for name in names})
     )
@@ -237,55 +236,6 @@ def append_events(
     numbered = [fact.numbered(first + place) for place, fact in enumerate(facts)]
     _insert_event.change_many(connection, [_event_values(run_id, fact, at) for fact in numbered])
     return numbered
-
-
-def doubtful_digests(connection: Connection, thread_id: str) -> set[str]:
-    """The digests of the writes on a thread whose outcome is unknown, and that did not succeed since.
-
-    What is unknown on the thread that it was forked from is unknown here as well: the world is the same. So it is with
-    those of the runs that worked for runs on it.
-    """
-    written = [
-        row for one in _lineage(connection, thread_id) for row in _writes.rows(connection, {"of_thread": one})
-    ]
-    outcomes = {digest: outcome for digest, outcome, _ in sorted(written, key=lambda row: row[2] or "")}
-    return {
-        digest for digest, outcome in outcomes.items() if outcome == CallState.UNKNOWN
-    }  # the last one counts
-
-
-def _writes_on_thread() -> ClauseElement:
-    known = select(runs.c.id).where(runs.c.thread_id == bindparam("of_thread")).cte("known", recursive=True)
-    known = known.union_all(select(runs.c.id).join(known, runs.c.parent_run_id == known.c.id))
-    return (
-        select(calls.c.digest, calls.c.outcome, calls.c.ended_at)
-        .join(known, known.c.id == calls.c.run_id)
-        .where(
-            or_(*(calls.c.outcome == _word(one) for one in (CallState.UNKNOWN, CallState.OK))),
-            calls.c.effect == _word(Effect.WRITE),
-            calls.c.digest.is_not(None),
-        )
-    )
-
-
-_writes = Statement(lambda _: _writes_on_thread())
-
-
-def _lineage(connection: Connection, thread_id: str) -> list[str]:
-    """A thread, the one that it was forked from, the one that this was forked from, and so on."""
-    line = [thread_id]
-    while (older := _original.value(connection, {"of_thread": line[-1]})) is not None:
-        line.append(older)
-    return line
-
-
-def _original_of() -> ClauseElement:
-    fork, original = runs.alias("fork"), runs.alias("original")
-    joined = select(original.c.thread_id).join(fork, fork.c.forked_from == original.c.id)
-    return joined.where(fork.c.thread_id == bindparam("of_thread")).limit(1)
-
-
-_original = Statement(lambda _: _original_of())
 
 
 def told_keys(connection: Connection, run_id: str) -> set[str]:
@@ -390,7 +340,7 @@ def _ending() -> ClauseElement:
         .where(
             runs.c.id == bindparam("id_"),
             runs.c.fence == bindparam("held"),
-            runs.c.status == _word(RunStatus.RUNNING),
+            runs.c.status == word(RunStatus.RUNNING),
         )
         .values(
             {
@@ -531,7 +481,7 @@ def open_run(connection: Connection, thread_id: str) -> RunRow | None:
     return RunRow.of(rows[0]) if rows else None
 
 
-def _word(state: StrEnum) -> ColumnElement[str]:
+def word(state: StrEnum) -> ColumnElement[str]:
     """One of our own words, in the statement's text."""
     return literal_column(f"'{state.value}'")
 
@@ -541,7 +491,7 @@ _open_run = Statement(
         select(runs)
         .where(
             runs.c.thread_id == bindparam("of_thread"),
-            or_(*(runs.c.status == _word(one) for one in (*LIVE, RunStatus.FAILED))),
+            or_(*(runs.c.status == word(one) for one in (*LIVE, RunStatus.FAILED))),
         )
         .order_by(runs.c.created_at.desc(), runs.c.id.desc())
         .limit(1)

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import family, flow_rows, journal, leases
+from adjourn.checkpoints import doubts, family, flow_rows, journal, leases
 from adjourn.checkpoints.database import Database, format_time, later, now
 from adjourn.checkpoints.events import Event, StepStarted, TextDiscarded, ToolResult
 from adjourn.checkpoints.flow_rows import FlowStepRow
@@ -57,7 +57,7 @@ class Before:
         if run.parent_run_id is not None:
             # the whole family's: the next task may ask another specialist for the same write
             thread = journal.read_run(connection, family.top(connection, run.id)).thread_id
-        return cls(calls, told, journal.doubtful_digests(connection, thread), last)
+        return cls(calls, told, doubts.doubtful_digests(connection, thread), last)
 
 
 class RunLog:
