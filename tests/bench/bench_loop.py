@@ -11,7 +11,6 @@
 docs/compared.md.
 """
 
-import argparse
 import asyncio
 import statistics
 import sys
@@ -28,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the servers of the sto
 
 import sqlalchemy as sa
 from bench_stream import chat, serving
-from compared import PACKAGES, write
+from compared import PACKAGES, arguments, write
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage
@@ -204,12 +203,7 @@ async def table(rounds: int) -> list[str]:
 
 def main() -> None:
     """Measure, print, and write where asked."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--docs", action="store_true")
-    given = parser.parse_args()
+    given = arguments(__doc__).parse_args()
     warnings.simplefilter("ignore")
     lines = asyncio.run(table(given.rounds))
     if given.docs:

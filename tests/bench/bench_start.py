@@ -11,7 +11,6 @@ The sides take turns; medians of the rounds, and the median of their ratios. Byt
 of its own. `--docs` writes the tables into docs/compared.md.
 """
 
-import argparse
 import json
 import os
 import sqlite3
@@ -24,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from compared import write
+from compared import arguments, write
 
 APP = str(Path(__file__).with_name("start_app.py"))
 IMPORTS = {
@@ -181,12 +180,7 @@ def commands(processes: Processes, rounds: int) -> list[str]:
 
 def main() -> None:
     """Measure, print, and write where asked."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--docs", action="store_true")
-    given = parser.parse_args()
+    given = arguments(__doc__).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         processes = Processes(Path(folder))
         lines = [*agents(processes, given.rounds), "", *commands(processes, given.rounds)]

@@ -7,7 +7,6 @@ Adjourn is faster). `as shipped`: SqliteSaver leaves SQLite at synchronous=FULL,
 where a write must be on the disk; `FULL`: both at FULL. `--docs` writes the table into docs/compared.md.
 """
 
-import argparse
 import asyncio
 import statistics
 import tempfile
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compared import write
+from compared import arguments, write
 from langchain.agents import create_agent
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
@@ -138,10 +137,7 @@ async def table(rounds: int) -> list[str]:
 
 def main() -> None:
     """Measure, print, and write where asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--docs", action="store_true")
-    given = parser.parse_args()
+    given = arguments(__doc__).parse_args()
     warnings.simplefilter("ignore")
     lines = asyncio.run(table(given.rounds))
     if given.docs:

@@ -1,5 +1,6 @@
 """The tables of docs/compared.md, each between its markers, with what it was made with."""
 
+import argparse
 import os
 from collections.abc import Sequence
 from datetime import date
@@ -8,6 +9,14 @@ from pathlib import Path
 
 FILE = Path(__file__).parents[2] / "docs" / "compared.md"
 PACKAGES = ("langchain", "langgraph", "langgraph-checkpoint-sqlite", "adjourn")
+
+
+def arguments(about: str | None) -> argparse.ArgumentParser:
+    """What each of these benches can be asked."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--docs", action="store_true", help="write the table into docs/compared.md")
+    return parser
 
 
 def write(marker: str, command: str, lines: Sequence[str], *, packages: Sequence[str] = PACKAGES) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from crash.kill_app import Points, counted_database
+from crash.kill_app import Points, counted_database, to_its_end
 from langchain_core.messages import AIMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import interrupt
@@ -109,11 +109,4 @@ def honest(run: Run, effects: Path) -> dict[str, Any]:
 
 async def go(app: Runner, effects: Path) -> Run:
     """From wherever the run stands to its end."""
-    rows = await app.list(statuses=(), limit=None)
-    run = await app.get(RUN) if rows else await app.start("go", run_id=RUN, thread_id="t")
-    while run.status in ("running", "interrupted"):
-        if run.status == "running":
-            run = await app.recover(RUN)
-        else:
-            run = await app.resume(RUN, honest(run, effects), by="li")
-    return run
+    return await to_its_end(app, RUN, lambda run: honest(run, effects))

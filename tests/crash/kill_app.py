@@ -126,13 +126,18 @@ def honest(run: Run, effects: Path) -> Mapping[str, Any]:
     return answers
 
 
-async def go(app: Runner, effects: Path) -> Run:
+async def to_its_end(app: Runner, run_id: str, answers: Callable[[Run], Mapping[str, Any]]) -> Run:
     """From wherever the run stands to its end, as its owners and an honest person would do it together."""
     rows = await app.list(statuses=(), limit=None)
-    run = await app.get(RUN) if rows else await app.start("go", run_id=RUN, thread_id="t")
+    run = await app.get(run_id) if rows else await app.start("go", run_id=run_id, thread_id="t")
     while run.status in ("running", "interrupted"):
         if run.status == "interrupted":
-            run = await app.resume(RUN, honest(run, effects), by="li")
+            run = await app.resume(run_id, answers(run), by="li")
         else:
-            run = await app.recover(RUN)
+            run = await app.recover(run_id)
     return run
+
+
+async def go(app: Runner, effects: Path) -> Run:
+    """From wherever the run stands to its end."""
+    return await to_its_end(app, RUN, lambda run: honest(run, effects))

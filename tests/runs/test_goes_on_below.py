@@ -97,6 +97,13 @@ async def sealed(world: World, key: str) -> Any:
     return run
 
 
+async def goes_on(runner, run, way):
+    if way == "resume":
+        given = {one.id: approve() for one in run.interrupts if one.tool == "publish"}
+        return await runner.resume(run.id, given, by="li")
+    return await runner.recover(run.id)
+
+
 @pytest.mark.parametrize("way", ["resume", "recover"])
 async def test_c73_a_lost_key_of_a_run_below_is_told_before_anything_is_changed(world, way):
     key, other = (Fernet.generate_key().decode() for _ in range(2))
@@ -105,11 +112,7 @@ async def test_c73_a_lost_key_of_a_run_below_is_told_before_anything_is_changed(
         world.bury()
     before = world.rows(*KEPT)
     with world.runner(other) as runner, pytest.raises(KeyLost):
-        if way == "resume":
-            given = {one.id: approve() for one in run.interrupts if one.tool == "publish"}
-            await runner.resume(run.id, given, by="li")
-        else:
-            await runner.recover(run.id)
+        await goes_on(runner, run, way)
     assert world.rows(*KEPT) == before
     with world.runner(key) as runner:
         over = run
@@ -129,11 +132,7 @@ async def test_c82_a_specialist_that_the_app_has_no_more_is_told_before_anything
     before = world.rows(*KEPT)
     with world.runner(key, without="opens") as runner:
         with pytest.raises(WrongGraph, match="opens"):
-            if way == "resume":
-                given = {one.id: approve() for one in run.interrupts if one.tool == "publish"}
-                await runner.resume(run.id, given, by="li")
-            else:
-                await runner.recover(run.id)
+            await goes_on(runner, run, way)
         assert world.rows(*KEPT) == before
         over = await runner.cancel(run.id)  # it can be ended all the same
     assert over.status == "cancelled" and {one.row.status for one in over.children} == {"cancelled"}

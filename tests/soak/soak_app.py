@@ -47,6 +47,13 @@ def tools(effects: Path) -> list[Tool]:
         there = context.idempotency_key in lines(effects)
         return Happened(f"{context.tool} {context.call_id}") if there else False
 
+    async def in_time(context: ToolContext) -> str:
+        """It may be killed before and behind what it does."""
+        await asyncio.sleep(moment())
+        done = act(context)
+        await asyncio.sleep(moment())
+        return done
+
     @tool(effect="read")
     async def look(what: str) -> str:
         """Look."""
@@ -66,18 +73,12 @@ def tools(effects: Path) -> list[Tool]:
     @tool(effect="write", idempotent=True)
     async def put(what: str, context: ToolContext) -> str:
         """Put."""
-        await asyncio.sleep(moment())
-        done = act(context)
-        await asyncio.sleep(moment())
-        return done
+        return await in_time(context)
 
     @tool(effect="write", confirm="Send {what}?")
     async def send(what: str, context: ToolContext) -> str:
         """Send."""
-        await asyncio.sleep(moment())
-        done = act(context)
-        await asyncio.sleep(moment())
-        return done
+        return await in_time(context)
 
     @tool(effect="write", ask_for=("amount",))
     def fill(what: str, amount: int, context: ToolContext) -> str:
@@ -88,10 +89,7 @@ def tools(effects: Path) -> list[Tool]:
     @tool(effect="write", verify=happened)
     async def book(what: str, context: ToolContext) -> str:
         """Book."""
-        await asyncio.sleep(moment())
-        done = act(context)
-        await asyncio.sleep(moment())
-        return done
+        return await in_time(context)
 
     return [look, pay, put, send, fill, book]
 

@@ -9,6 +9,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import sqlalchemy as sa
@@ -33,20 +34,20 @@ class Statement:
 
     def rows(self, connection: Connection, values: Mapping[str, Any]) -> list[Row]:
         """All rows of a query."""
-        compiled, cursor = self._for(connection)
-        try:
-            cursor.execute(compiled.text, compiled.in_order(values))
-            return list(cursor.fetchall())
-        except Exception as error:
-            raise _translated(connection, compiled.text, error) from error
+        return self._fetched(connection, values)[1]
 
     def mappings(self, connection: Connection, values: Mapping[str, Any]) -> list[dict[str, Any]]:
         """All rows of a query, each by the names of its columns."""
+        columns, rows = self._fetched(connection, values)
+        names = [one[0] for one in columns]
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def _fetched(self, connection: Connection, values: Mapping[str, Any]) -> tuple[Any, list[Row]]:
+        """The columns as the driver describes them, and all rows."""
         compiled, cursor = self._for(connection)
         try:
             cursor.execute(compiled.text, compiled.in_order(values))
-            names = [one[0] for one in cursor.description]
-            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+            return cursor.description, list(cursor.fetchall())
         except Exception as error:
             raise _translated(connection, compiled.text, error) from error
 
@@ -112,6 +113,11 @@ class Statement:
             compiled = self._compiled[dialect.name] = _compile(self._build(dialect.name), dialect)
         driver: Any = connection.connection.dbapi_connection
         return compiled, driver.cursor()  # not closed by hand: each is gone with its last reader
+
+
+def word(state: StrEnum) -> sa.ColumnElement[str]:
+    """One of our own words, in the statement's text and not bound: a prepared statement may then use a partial index."""
+    return sa.literal_column(f"'{state.value}'")
 
 
 def kept(connection: Connection) -> AbstractContextManager[object]:

@@ -2,8 +2,7 @@
 
 from sqlalchemy import ClauseElement, Connection, bindparam, or_, select
 
-from adjourn.checkpoints.compiled import Statement
-from adjourn.checkpoints.journal import word
+from adjourn.checkpoints.compiled import Statement, word
 from adjourn.checkpoints.lifecycle import CallState, Effect
 from adjourn.checkpoints.run_schema import calls, runs
 

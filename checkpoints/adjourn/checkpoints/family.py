@@ -1,8 +1,9 @@
 """Runs that work for other runs, inside a transaction of the caller's: who is below a run, and who is at the top."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, or_, select
+from sqlalchemy import Connection, Select, bindparam, func, or_, select
 
 from adjourn.checkpoints import journal
 from adjourn.checkpoints.compiled import Statement
@@ -10,43 +11,39 @@ from adjourn.checkpoints.lifecycle import InterruptState, RunStatus
 from adjourn.checkpoints.records import Interrupt, RunRow
 from adjourn.checkpoints.run_schema import interrupts, runs
 
-_read_children = Statement(
+_children = Statement(
     lambda _: (
-        select(runs.c.id, runs.c.status)
+        select(runs.c.id)
         .where(runs.c.parent_run_id == bindparam("id_"))
         .order_by(runs.c.created_at, runs.c.id)
     )
 )
 
 
-def _children(connection: Connection, run_id: str) -> list[tuple[str, str]]:
-    return [(row[0], row[1]) for row in _read_children.rows(connection, {"id_": run_id})]
+def _nearest_first() -> Select[Any]:
+    found = journal.below(bindparam("id_"))
+    joined = select(runs.c.id, runs.c.status).join(found, found.c.id == runs.c.id)
+    return joined.order_by(found.c.depth, runs.c.created_at, runs.c.id)
+
+
+_below = Statement(lambda _: _nearest_first())
 
 
 def children(connection: Connection, run_id: str) -> list[str]:
     """The runs that work for a run itself, oldest first."""
-    return [one for one, _ in _children(connection, run_id)]
+    return [row[0] for row in _children.rows(connection, {"id_": run_id})]
 
 
 def below(connection: Connection, run_id: str) -> list[str]:
     """The runs that work for a run, and for those: nearest first, oldest first."""
-    return [one for one, _ in _below(connection, run_id)]
+    return [row[0] for row in _below.rows(connection, {"id_": run_id})]
 
 
 def live_below(connection: Connection, run_id: str) -> list[str]:
     """Those of them that have not ended, the farthest first: the order in which they can be ended."""
     ended = (RunStatus.FINISHED, RunStatus.CANCELLED)
-    return [one for one, status in reversed(_below(connection, run_id)) if status not in ended]
-
-
-def _below(connection: Connection, run_id: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    parents = [run_id]
-    while parents:
-        rows = [child for one in parents for child in _children(connection, one)]
-        found += rows
-        parents = [one for one, _ in rows]
-    return found
+    rows = _below.rows(connection, {"id_": run_id})
+    return [one for one, status in reversed(rows) if status not in ended]
 
 
 def count_children(connection: Connection, run_id: str, *, but: Iterable[str] = ()) -> int:

@@ -6,10 +6,11 @@ together (C-65). Statements are built once, and compiled once per database.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
-from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import (
+    CTE,
+    BindParameter,
     ClauseElement,
     ColumnElement,
     Connection,
@@ -25,7 +26,7 @@ from sqlalchemy import (
     update,
 )
 
-from adjourn.checkpoints.compiled import Statement
+from adjourn.checkpoints.compiled import Statement, word
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import IllegalMove, LeaseLost, RunNotFound
 from adjourn.checkpoints.events import Event, event_from_row
@@ -198,10 +199,12 @@ def _counting_fenced() -> Update:
 
 def _telling(counting: Callable[[], Update]) -> Statement:
     """The update with what it came to, where the database tells it: MySQL does not."""
-    told = ("sqlite", "postgresql")
     return Statement(
-        lambda dialect: counting().returning(runs.c.last_event) if dialect in told else counting()
+        lambda dialect: counting().returning(runs.c.last_event) if dialect in _TELL else counting()
     )
+
+
+_TELL = ("sqlite", "postgresql")
 
 
 _count = _telling(_counting)
@@ -211,9 +214,9 @@ _counted = Statement(lambda _: select(runs.c.last_event).where(runs.c.id == bind
 
 def _last_number(connection: Connection, counting: Statement, values: dict[str, Any]) -> int | None:
     """Count events on, and give the number of the last one; None when the run is not the caller's."""
-    if connection.dialect.name in ("mysql", "mariadb"):
-        return _counted.value(connection, values) if counting.change(connection, values) else None
-    return counting.value(connection, values)  # type: ignore[no-any-return]
+    if connection.dialect.name in _TELL:
+        return counting.value(connection, values)  # type: ignore[no-any-return]
+    return _counted.value(connection, values) if counting.change(connection, values) else None
 
 
 def append_events(
@@ -481,11 +484,6 @@ def open_run(connection: Connection, thread_id: str) -> RunRow | None:
     return RunRow.of(rows[0]) if rows else None
 
 
-def word(state: StrEnum) -> ColumnElement[str]:
-    """One of our own words, in the statement's text."""
-    return literal_column(f"'{state.value}'")
-
-
 _open_run = Statement(
     lambda _: (
         select(runs)
@@ -512,8 +510,16 @@ _begun_in_vain = Statement(
     )
 )
 
-_below = select(runs.c.id).where(runs.c.parent_run_id == bindparam("id_")).cte("below", recursive=True)
-_below = _below.union(select(runs.c.id).where(runs.c.parent_run_id == _below.c.id))
+
+def below(run_id: BindParameter[str]) -> CTE:
+    """The runs that work for a run, and for those: `id`, and `depth`, 1 for those that work for it itself."""
+    first = select(runs.c.id, literal_column("1").label("depth")).where(runs.c.parent_run_id == run_id)
+    found = first.cte("below", recursive=True)
+    more = select(runs.c.id, found.c.depth + literal_column("1"))
+    return found.union_all(more.where(runs.c.parent_run_id == found.c.id))
+
+
+_below = below(bindparam("id_"))
 _spent_below = Statement(
     lambda _: select(
         func.coalesce(func.sum(runs.c.input_tokens + runs.c.output_tokens), 0),

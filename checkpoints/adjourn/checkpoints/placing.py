@@ -146,13 +146,11 @@ class Placing:
         return tree
 
     def _divide_list(self, value: list[Any]) -> Json:
-        if all(
-            type(member) is str and len(member) <= SHORT for member in value
-        ):  # each below PART, escaped or not
+        # many short texts: each is below PART, escaped or not, and a group is written in one go
+        if all(type(member) is str and len(member) <= SHORT for member in value):
             groups = [value[start : start + GROUP] for start in range(0, len(value), GROUP)]
-            return tagged(
-                "parts", compress([self._value_row(self._codec.encode(one, self)) for one in groups])
-            )
+            rows = [self._value_row(self._codec.encode(one, self)) for one in groups]
+            return tagged("parts", compress(rows))
         seqs: list[int] = []
         group: list[str] = []
         for member in value:

@@ -7,15 +7,15 @@ whoever comes second is refused.
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import Connection, literal_column, or_, select
+from sqlalchemy import Connection, or_, select
 
+from adjourn.checkpoints.compiled import word
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.checkpoints.records import RunRow
 from adjourn.checkpoints.run_schema import runs
 
-# Written out, and not bound: only so a prepared statement may use the index that holds these runs alone.
-_works = runs.c.status == literal_column(f"'{RunStatus.RUNNING.value}'")
+_works = runs.c.status == word(RunStatus.RUNNING)  # there is an index of these runs alone
 _order = runs.c.priority.desc(), runs.c.created_at, runs.c.id
 
 

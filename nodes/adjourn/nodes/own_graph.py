@@ -118,8 +118,8 @@ class _Work:
 
     async def _ended(self, working: asyncio.Task[None], watch: ModelWatch) -> StopReason:
         """Wait for the graph, a cancel, a limit or the end of the time, whichever comes first."""
-        stops = {
-            asyncio.create_task(self.run.cancel.wait()): StopReason.CANCELLED,
+        stops: dict[asyncio.Future[Any], StopReason | None] = {
+            self.run.cancel.waiter(): StopReason.CANCELLED,
             asyncio.create_task(watch.over.wait()): None,
         }
         try:

@@ -162,10 +162,6 @@ class Cancel:
             waiter.add_done_callback(self._waiters.discard)
         return waiter
 
-    async def wait(self) -> None:
-        """Return once it is set."""
-        await self.waiter()
-
 
 class Budgets(Protocol):
     """What the runs above may spend."""
