@@ -20,7 +20,7 @@ _children = Statement(
 )
 
 
-def _nearest_first() -> Select[Any]:
+def _nearest_first() -> Select[*tuple[Any, ...]]:
     found = journal.below(bindparam("id_"))
     joined = select(runs.c.id, runs.c.status).join(found, found.c.id == runs.c.id)
     return joined.order_by(found.c.depth, runs.c.created_at, runs.c.id)
