@@ -9,8 +9,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.types import Command, Send, interrupt
+from sqlalchemy.engine import Connection
 from store.stored_graphs import config, scalar
 
+from adjourn.checkpoints.hooks import Check, Held
 from adjourn.checkpoints.saver import SQLAlchemySaver
 
 
@@ -155,6 +157,48 @@ def test_a_message_changed_in_place_becomes_a_new_row_and_old_checkpoints_keep_t
     assert newest.values["messages"][1].tool_calls[0]["args"]["deep"]["x"] == [1, 2.5, None, "late"]
     assert before.values["messages"][0].content == "first"
     assert before.values["messages"][1] == call(0)
+
+
+class Frozen:
+    """An outbox whose owner changes no message in place."""
+
+    frozen = True
+
+    def hold(self, writes: Held) -> bool:
+        return False
+
+    def held(self) -> list[Held]:
+        return []
+
+    def open(self, connection: Connection) -> None: ...
+
+    def write(self, connection: Connection) -> list[Check]:
+        return []
+
+    def committed(self) -> None: ...
+
+
+def test_messages_that_are_said_to_be_frozen_are_not_looked_at_again_and_new_objects_are_seen(
+    saver: SQLAlchemySaver,
+) -> None:
+    def breaks_its_promise(state: State) -> dict[str, Any]:
+        state["messages"][0].content = "changed in place"
+        return {"messages": [AIMessage("done", id="z")]}
+
+    def replaces(state: State) -> dict[str, Any]:
+        return {"messages": [state["messages"][1].model_copy(update={"content": "said anew"})]}
+
+    graph = StateGraph(State)
+    graph.add_node("breaks", breaks_its_promise)
+    graph.add_node("replaces", replaces)
+    graph.add_edge(START, "breaks")
+    graph.add_edge("breaks", "replaces")
+    compiled = graph.compile(checkpointer=saver)
+    first = {"messages": [HumanMessage("first", id="h")]}
+    compiled.invoke(first, config(__adjourn_outbox=Frozen()), durability="sync")
+    newest, before, *_ = compiled.get_state_history(config())
+    assert [one.content for one in before.values["messages"]] == ["first", "done"]
+    assert newest.values["messages"][1].content == "said anew"
 
 
 def test_removing_everything_and_starting_again(saver: SQLAlchemySaver) -> None:

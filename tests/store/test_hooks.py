@@ -11,9 +11,12 @@ from langgraph.graph import START, StateGraph
 from sqlalchemy.engine import Connection
 from store.stored_graphs import checkpoint, config, put, scalar
 
+from adjourn.checkpoints import journal
+from adjourn.checkpoints.compiled import Statement
 from adjourn.checkpoints.errors import LeaseLost
-from adjourn.checkpoints.hooks import Held
+from adjourn.checkpoints.hooks import Check, Held
 from adjourn.checkpoints.saver import SQLAlchemySaver
+from adjourn.checkpoints.schema import checkpoints
 
 
 class Fence:
@@ -30,7 +33,12 @@ class Fence:
             raise LeaseLost("run_1", 3)
 
 
+STORED = Statement(lambda _: sa.select(sa.func.count()).select_from(checkpoints))
+
+
 class Outbox:
+    frozen = False
+
     def __init__(self, saver: SQLAlchemySaver, error: Exception | None = None) -> None:
         self.saver = saver
         self.error = error
@@ -47,12 +55,15 @@ class Outbox:
     def held(self) -> list[Held]:
         return self.kept
 
-    def write(self, connection: Connection) -> None:
-        rows = connection.execute(sa.text("SELECT count(*) FROM checkpoints")).scalar()
-        self.seen.append(f"write behind {rows}")
-        connection.execute(sa.text("INSERT INTO audit (run_id, action, at) VALUES ('r', 'rode', 'now')"))
+    def open(self, connection: Connection) -> None:
+        self.seen.append("open")
+
+    def write(self, connection: Connection) -> list[Check]:
+        self.seen.append(f"write behind {STORED.value(connection, {})}")
+        journal.write_audit(connection, "r", "rode", by=None)
         if self.error:
             raise self.error
+        return []
 
     def committed(self) -> None:
         self.threads.append(threading.get_ident())
@@ -85,7 +96,7 @@ def test_a_lost_lease_refuses_put_and_put_writes_and_changes_nothing(saver: SQLA
 def test_the_outbox_writes_behind_the_checkpoint_and_hears_of_the_commit(saver: SQLAlchemySaver) -> None:
     outbox = Outbox(saver)
     put(saver, config(__adjourn_outbox=outbox), {"a": 1})
-    assert outbox.seen == ["write behind 1", "committed 1"]
+    assert outbox.seen == ["open", "write behind 1", "committed 1"]
     assert outbox.threads == [threading.get_ident()]
 
 
@@ -93,7 +104,7 @@ async def test_aput_tells_the_outbox_on_the_event_loops_thread(shared_saver: SQL
     outbox = Outbox(shared_saver)
     state = checkpoint({"a": 1})
     await shared_saver.aput(config(__adjourn_outbox=outbox), state, {"source": "loop"}, {"a": 1})
-    assert outbox.seen == ["write behind 1", "committed 1"]
+    assert outbox.seen == ["open", "write behind 1", "committed 1"]
     assert outbox.threads == [threading.get_ident()]
 
 
@@ -108,16 +119,16 @@ async def test_a_cancelled_aput_still_tells_the_outbox_what_was_committed(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    while len(outbox.seen) < 2:  # noqa: ASYNC110 - the saver tells nobody else
+    while len(outbox.seen) < 3:  # noqa: ASYNC110 - the saver tells nobody else
         await asyncio.sleep(0.005)
-    assert outbox.seen == ["write behind 1", "committed 1"]
+    assert outbox.seen == ["open", "write behind 1", "committed 1"]
 
 
 def test_an_outbox_that_fails_takes_the_checkpoint_with_it(saver: SQLAlchemySaver) -> None:
     outbox = Outbox(saver, RuntimeError("no"))
     with pytest.raises(RuntimeError, match="no"):
         put(saver, config(__adjourn_outbox=outbox), {"a": 1})
-    assert outbox.seen == ["write behind 1"]
+    assert outbox.seen == ["open", "write behind 1"]
     assert scalar(saver, "SELECT (SELECT count(*) FROM checkpoints) + (SELECT count(*) FROM audit)") == 0
     assert saver.get_tuple(config()) is None
 
@@ -129,7 +140,7 @@ def test_hooks_reach_the_saver_through_a_graph_and_stay_out_of_the_metadata(save
     fence, outbox = Fence(), Outbox(saver)
     where = config(__adjourn_fence=fence, __adjourn_outbox=outbox, user="wang")
     graph.compile(checkpointer=saver).invoke({"x": 0}, where, durability="sync")
-    assert fence.checks >= 4
+    assert fence.checks + outbox.seen.count("open") >= 4
     assert outbox.seen.count("write behind 2") == 1
     metadata: Any = [found.metadata for found in saver.list(config())]
     assert all(set(one) <= {"source", "step", "parents", "user"} for one in metadata)

@@ -1,6 +1,7 @@
 """What runs spend, on every engine: per step, per run, and below a run (C-53)."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -47,8 +48,9 @@ def step(number: int, cost: float, cached: int | None = None) -> StepRow:
 def test_c53_steps_add_up_on_the_run_and_the_last_word_counts_no_step(database: Database) -> None:
     database.setup()
     database.write(lambda c: journal.insert_run(c, run("boss")))
-    database.write(lambda c: journal.insert_step(c, step(1, 0.25, cached=40)))
-    database.write(lambda c: journal.insert_step(c, step(2, 0.5), counted=False))
+    for one, counted in ((step(1, 0.25, cached=40), True), (step(2, 0.5), False)):
+        database.write(partial(journal.move_on, run_id="boss", facts=[], step=one, counted=counted))
+        database.write(partial(journal.insert_step, step=one))
     row = database.read(lambda c: journal.read_run(c, "boss"))
     assert (row.steps, row.input_tokens, row.output_tokens) == (1, 200, 20)
     assert row.cost == pytest.approx(0.75)

@@ -1,10 +1,12 @@
 """Reading chunks of any model, and writing history for any model (C-2, C-5, C-7, C-9, C-10, C-11, C-13)."""
 
 import gc
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.language_models import BaseChatModel, GenericFakeChatModel
 from langchain_core.messages import (
     AIMessage,
@@ -15,6 +17,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.messages.tool import invalid_tool_call, tool_call, tool_call_chunk
+from langchain_core.runnables import RunnableBinding, RunnableLambda
 from langchain_openai import ChatOpenAI
 
 from adjourn.nodes.assembly import AssembledCall, Fragment, Turn, Usage
@@ -367,6 +370,32 @@ def test_c13_tools_of_other_providers_are_not_bound() -> None:
     bound = BoundModel.of(openai(), (), provider_tools=[dated, plain])
     assert bound.runnable.kwargs["tools"] == [plain]  # type: ignore[attr-defined]
     assert bound.provider.items
+
+
+@pytest.mark.parametrize("config", [{}, {"tags": ["mine"]}])
+async def test_a_bound_model_streams_with_what_is_bound_to_it_and_its_config(config: Any) -> None:
+    model = ScriptedModel(turns=["hello", "again"])
+    bound = BoundModel.of(model, [])
+    told = {"tools": [{"name": "look"}]}
+    binding: Any = RunnableBinding(bound=model, kwargs=told, config=config)
+    heard: list[Any] = []
+
+    class Listener(AsyncCallbackHandler):
+        async def on_chat_model_start(self, serialized: Any, messages: Any, **more: Any) -> None:
+            heard.append((more["tags"], more["metadata"].get("who")))
+
+    async def whole(tools_off: bool) -> str:
+        both = replace(bound, runnable=binding, quiet=model)
+        return "".join([one.text async for one in both.stream([HumanMessage("hi")], tools_off=tools_off)])
+
+    ambient: Any = {"callbacks": [Listener()], "metadata": {"who": "around"}, "tags": ["outer"]}
+    said = await RunnableLambda(whole).ainvoke(False, ambient)
+    assert said == "hello"
+    assert await RunnableLambda(whole).ainvoke(True, ambient) == "again"
+    assert [one["tools"] for one in model.settings[:1]] == [told["tools"]]
+    assert "tools" not in model.settings[1]
+    assert heard[0][1] == heard[1][1] == "around"
+    assert ("mine" in heard[0][0]) == bool(config)
 
 
 def payload(model: ChatOpenAI, *messages: BaseMessage) -> list[dict[str, Any]]:

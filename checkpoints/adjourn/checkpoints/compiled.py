@@ -4,8 +4,10 @@ SQLAlchemy's own way from a statement to its rows costs three times what a small
 Here it only says the statement, in each database's words, once; the driver is given the values (C-84).
 """
 
+import functools
 import itertools
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -46,6 +48,8 @@ class Statement:
         """The columns as the driver describes them, and all rows."""
         compiled, cursor = self._for(connection)
         try:
+            if together := _together(connection):
+                together.go(cursor.connection)
             cursor.execute(compiled.text, compiled.in_order(values))
             return cursor.description, list(cursor.fetchall())
         except Exception as error:
@@ -63,17 +67,15 @@ class Statement:
 
     def change(self, connection: Connection, values: Mapping[str, Any]) -> int:
         """Insert, update or delete; how many rows were met."""
-        compiled, cursor = self._for(connection)
-        try:
-            cursor.execute(compiled.text, compiled.in_order(values))
-            return int(cursor.rowcount)
-        except Exception as error:
-            raise _translated(connection, compiled.text, error) from error
+        return self.send(connection, values)()
 
     def send(self, connection: Connection, values: Mapping[str, Any]) -> Callable[[], int]:
         """`change`, whose count may be asked when the statements that go together are through."""
         compiled, cursor = self._for(connection)
         try:
+            together = _together(connection)
+            if together and together.takes(compiled, [compiled.in_order(values)], cursor.connection):
+                return _not_counted
             cursor.execute(compiled.text, compiled.in_order(values))
         except Exception as error:
             raise _translated(connection, compiled.text, error) from error
@@ -97,12 +99,16 @@ class Statement:
         compiled, cursor = self._for(connection)
         given = [compiled.in_order(row) for row in rows]
         try:
+            together = _together(connection)
+            if together and together.takes(compiled, given, cursor.connection):
+                return
             if compiled.of_rows is None:
                 cursor.executemany(compiled.text, given)
                 return
             for start in range(0, len(given), ROWS_AT_ONCE):
                 some = given[start : start + ROWS_AT_ONCE]
-                cursor.execute(compiled.of_rows(len(some)), list(itertools.chain.from_iterable(some)))
+                text = _joined(((compiled, len(some)),))
+                cursor.execute(text, list(itertools.chain.from_iterable(some)))
         except Exception as error:
             raise _translated(connection, compiled.text, error) from error
 
@@ -112,7 +118,8 @@ class Statement:
         if compiled is None:
             compiled = self._compiled[dialect.name] = _compile(self._build(dialect.name), dialect)
         driver: Any = connection.connection.dbapi_connection
-        return compiled, driver.cursor()  # not closed by hand: each is gone with its last reader
+        # not closed by hand: each is gone with its last reader
+        return compiled, _cursor(driver) if dialect.driver == "psycopg" else driver.cursor()
 
 
 def word(state: StrEnum) -> sa.ColumnElement[str]:
@@ -130,28 +137,109 @@ def kept(connection: Connection) -> AbstractContextManager[object]:
 def in_one_go(connection: Connection) -> Iterator[None]:
     """Send the statements of the block without waiting for each one's answer, where the driver can.
 
-    Inside it, `change` knows no count; `send` gives one that is known behind the block. An error of a statement
-    may come out at a later one, or at the end of the block.
+    Inside it, `change` knows no count; `send` gives one that is known behind the block, of updates and deletes. Inserts
+    come last, all as one statement, but for those of tables that another statement of the block needs. An error of a
+    statement may come out at a later one, or at the end of the block.
     """
     driver: Any = connection.dialect.loaded_dbapi
     if connection.dialect.driver != "psycopg" or not driver.Pipeline.is_supported():  # libpq before 14
         yield
         return
     opened: Any = connection.connection.dbapi_connection
+    connection.info[_TOGETHER] = together = _Together()
     try:
         with opened.pipeline():
             yield
+            together.go(opened)
     except driver.Error as error:
         raise _translated(connection, "", error) from error
+    finally:
+        del connection.info[_TOGETHER]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Compiled:
     text: str
+    """As it is executed."""
+    pattern: str
+    """The same with `%s` where values stand: how texts are joined."""
     in_order: Callable[[Mapping[str, Any]], Row]
     """The values as the driver wants them."""
+    table: str
+    """Which rows it changes; empty for a query."""
+    inserts: bool
+    """Whether it is an INSERT that brings nothing back."""
     of_rows: Callable[[int], str] | None
-    """The text that inserts so many rows at once; None: the driver's own way is no slower."""
+    """The pattern that inserts so many rows at once; None: the driver's own way is no slower."""
+
+
+_TOGETHER = "adjourn_together"
+
+
+def _together(connection: Connection) -> "_Together | None":
+    """The inserts that wait for each other in the block that is open."""
+    if connection.dialect.driver != "psycopg":
+        return None
+    found: _Together | None = connection.info.get(_TOGETHER)
+    return found
+
+
+class _Together:
+    """INSERTs of one block that go to PostgreSQL as one statement: what psycopg takes for each is more than the rest.
+
+    The parts of such a statement do not see each other's rows, so each table stands in it once. Foreign keys are
+    looked at when all of it is done.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[str, tuple[_Compiled, list[Row]]] = {}
+
+    def takes(self, compiled: _Compiled, rows: Sequence[Row], driver: Any) -> bool:
+        """Keep an insert for later. False: it is the caller's to execute, and all that must come before was."""
+        before, waiting = self._parts.get(compiled.table, (compiled, []))
+        all_of_them = len(waiting) + len(rows)
+        fits = all_of_them == 1 or (compiled.of_rows is not None and all_of_them <= ROWS_AT_ONCE)
+        if waiting and not (fits and compiled.inserts and before is compiled):
+            self.go(driver)
+            return self.takes(compiled, rows, driver)
+        if not (fits and compiled.inserts):
+            return False
+        self._parts[compiled.table] = (compiled, [*waiting, *rows])
+        return True
+
+    def go(self, driver: Any) -> None:
+        """Execute what waits."""
+        if not self._parts:
+            return
+        parts, self._parts = list(self._parts.values()), {}
+        text = _joined(tuple((compiled, len(rows)) for compiled, rows in parts))
+        values = [value for _, rows in parts for row in rows for value in row]
+        _cursor(driver).execute(text, values)
+
+
+@functools.lru_cache(maxsize=1_024)
+def _joined(parts: tuple[tuple[_Compiled, int], ...]) -> str:
+    """One text for these inserts of so many rows each."""
+    texts = [one.pattern if one.of_rows is None else one.of_rows(count) for one, count in parts]
+    first = ", ".join(f"part{number} AS ({text})" for number, text in enumerate(texts[:-1]))
+    return _with_numbers(f"WITH {first} {texts[-1]}" if first else texts[-1])
+
+
+def _with_numbers(pattern: str) -> str:
+    """`$1`, `$2` in place of `%s`: texts that psycopg sends as they are. It would look through long ones each time."""
+    number = itertools.count(1)
+    return re.sub("%%|%s", lambda one: "%" if one[0] == "%%" else f"${next(number)}", pattern)
+
+
+def _cursor(driver: Any) -> Any:
+    """A cursor of psycopg's for texts with numbers."""
+    from psycopg import RawCursor  # an extra
+
+    return RawCursor(driver)
+
+
+def _not_counted() -> int:
+    return -1
 
 
 def _compile(statement: sa.ClauseElement, dialect: sa.Dialect) -> _Compiled:
@@ -159,10 +247,19 @@ def _compile(statement: sa.ClauseElement, dialect: sa.Dialect) -> _Compiled:
     style: Any = "qmark" if dialect.name == "sqlite" else "format"
     compiled: Any = statement.compile(dialect=type(dialect)(paramstyle=style))  # type: ignore[call-arg]
     fixed = {name: value for name, value in compiled.params.items() if value is not None}  # as a LIMIT is
-    text = str(compiled)
-    # psycopg sends each row of an `executemany` by itself, at four times the price
-    many = _of_rows(text) if dialect.driver == "psycopg" and isinstance(statement, sa.Insert) else None
-    return _Compiled(text, _in_order(tuple(compiled.positiontup), fixed), many)
+    pattern = str(compiled)
+    inserts = isinstance(statement, sa.Insert) and " RETURNING " not in pattern
+    numbers = dialect.driver == "psycopg"
+    changed = getattr(statement, "table", None)
+    return _Compiled(
+        text=_with_numbers(pattern) if numbers else pattern,
+        pattern=pattern,
+        in_order=_in_order(tuple(compiled.positiontup), fixed),
+        table=changed.name if isinstance(changed, sa.Table) else "",
+        inserts=inserts,
+        # psycopg sends each row of an `executemany` by itself, at four times the price
+        of_rows=_of_rows(pattern) if numbers and inserts else None,
+    )
 
 
 def _of_rows(text: str) -> Callable[[int], str] | None:

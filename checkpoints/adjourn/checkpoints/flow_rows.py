@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import ClauseElement, Connection, bindparam, func, insert, null, or_, select, update
 
-from adjourn.checkpoints.compiled import Statement
+from adjourn.checkpoints.compiled import Statement, word
 from adjourn.checkpoints.errors import IllegalMove
+from adjourn.checkpoints.hooks import Check
 from adjourn.checkpoints.lifecycle import FLOW_STEP_MOVES, FlowStepState, sources
 from adjourn.checkpoints.records import to_text
 from adjourn.checkpoints.run_schema import flow_steps
@@ -29,41 +30,61 @@ class FlowStepRow:
 _ENDED = (FlowStepState.DONE, FlowStepState.SKIPPED, FlowStepState.FAILED, FlowStepState.STOPPED)
 
 
-def store(connection: Connection, rows: Sequence[FlowStepRow], *, at: str) -> None:
+def store(connection: Connection, rows: Sequence[FlowStepRow], *, at: str) -> list[Check]:
     """Bring steps to the states of `rows`, in this order; those that are `pending` are new.
 
-    Raises `IllegalMove` for a step that cannot come to its state from the one it is in.
+    The checks raise `IllegalMove` for a step that could not come to its state from the one it was in.
     """
-    for row in rows:
-        if row.status == FlowStepState.PENDING:
-            values = {one.name: getattr(row, one.name) for one in fields(row)}
-            connection.execute(insert(flow_steps).values(values))
-        else:
-            _move(connection, row, at)
+    fresh = [row for row in rows if row.status == FlowStepState.PENDING]
+    _insert.change_many(
+        connection, [{one.name: getattr(row, one.name) for one in fields(row)} for row in fresh]
+    )
+    return [_move(connection, row, at) for row in rows if row.status != FlowStepState.PENDING]
 
 
-def _move(connection: Connection, row: FlowStepRow, at: str) -> None:
-    state = FlowStepState(row.status)
-    changed = connection.execute(
+_insert = Statement(
+    lambda _: insert(flow_steps).values({one.name: bindparam(one.name) for one in fields(FlowStepRow)})
+)
+
+
+def _move(connection: Connection, row: FlowStepRow, at: str) -> Check:
+    values = {"of_run": row.run_id, "of_step": row.step, "why": to_text(row.reason), "at": at}
+    moved = _MOVES[FlowStepState(row.status)].send(connection, values)
+
+    def check() -> None:
+        if moved() != 1:
+            raise IllegalMove(f"step {row.step} of run {row.run_id}", "where it is", row.status)
+
+    return check
+
+
+def _moving(state: FlowStepState) -> ClauseElement:
+    """The update that brings a step to a state."""
+    began = func.coalesce(flow_steps.c.started_at, bindparam("at"))
+    return (
         update(flow_steps)
         .where(
             flow_steps.c.run_id == bindparam("of_run"),
             flow_steps.c.step == bindparam("of_step"),
-            flow_steps.c.status.in_([one.value for one in sources(FLOW_STEP_MOVES, state)]),
+            or_(*(flow_steps.c.status == word(one) for one in sources(FLOW_STEP_MOVES, state))),
         )
         .values(
             status=state.value,
-            reason=to_text(row.reason),
+            reason=bindparam("why"),
             version=flow_steps.c.version + 1,
-            started_at=func.coalesce(flow_steps.c.started_at, at)
-            if state is FlowStepState.RUNNING
-            else flow_steps.c.started_at,
-            ended_at=at if state in _ENDED else None,
-        ),
-        {"of_run": row.run_id, "of_step": row.step},
+            started_at=began if state is FlowStepState.RUNNING else flow_steps.c.started_at,
+            ended_at=bindparam("at") if state in _ENDED else null(),
+        )
     )
-    if changed.rowcount != 1:
-        raise IllegalMove(f"step {row.step} of run {row.run_id}", "where it is", state.value)
+
+
+def _move_to(state: FlowStepState) -> Statement:
+    return Statement(lambda _: _moving(state))
+
+
+_MOVES: dict[FlowStepState, Statement] = {
+    state: _move_to(state) for state in FlowStepState if state is not FlowStepState.PENDING
+}
 
 
 def stop(connection: Connection, run_id: str, reason: str, *, at: str) -> None:

@@ -29,12 +29,16 @@ class Fence(Protocol):
 
 
 class Outbox(Protocol):
-    """Rows that ride on a put; found in `configurable["__adjourn_outbox"]`.
+    """Rows that ride on a put; found in `configurable["__adjourn_outbox"]`. It is the put's fence as well.
 
     Without holding, a task's writes may be stored before the checkpoint that they lead to. A process that dies
     between the two leaves writes that LangGraph applies without running the task again, and the rows that
     the task gave to the outbox are never written. Held writes are stored with the put, or not at all.
     """
+
+    frozen: bool
+    """Whether nobody changes a message of the state in place. The saver then does not compare all of them with what it
+    stored, which takes a millisecond of 400 messages."""
 
     def hold(self, writes: Held) -> bool:
         """Keep a task's writes for the next put. False: they are stored at once."""
@@ -44,9 +48,17 @@ class Outbox(Protocol):
         """What the next put stores along with its checkpoint; again, when a first attempt was rolled back."""
         ...
 
-    def write(self, connection: Connection) -> None:
-        """Write the rows. Called in the put's transaction, behind the checkpoint's rows; again, when a first
-        attempt was rolled back because another process wrote to the thread."""
+    def open(self, connection: Connection) -> None:
+        """Called first in the put's transaction, in place of the fence's `check`: it refuses as that does.
+
+        Here is where rows are changed whose new values the rows of `write` need. Called again, as `write` is, when a
+        first attempt was rolled back because another process wrote to the thread.
+        """
+        ...
+
+    def write(self, connection: Connection) -> Sequence[Check]:
+        """Write the rows, behind the checkpoint's. Statements are sent and not waited for: see `in_one_go`."""
+        ...
 
     def committed(self) -> None:
         """Called once after COMMIT: by `put` on its thread, by `aput` on the event loop's.

@@ -30,6 +30,7 @@ from adjourn.checkpoints.compiled import Statement, word
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import IllegalMove, LeaseLost, RunNotFound
 from adjourn.checkpoints.events import Event, event_from_row
+from adjourn.checkpoints.hooks import Check
 from adjourn.checkpoints.lifecycle import (
     CALL_MOVES,
     LIVE,
@@ -102,33 +103,9 @@ def note_trace(connection: Connection, run_id: str, trace_context: str) -> None:
     )
 
 
-def insert_step(connection: Connection, step: StepRow, *, counted: bool = True) -> None:
-    """Store a step, and count it, its tokens and its cost on the run. `counted` False: its number counts no step."""
+def insert_step(connection: Connection, step: StepRow) -> None:
+    """Store a step; `move_on` counts it on the run."""
     _insert_step.change(connection, _encoded(step, steps))
-    _count_step.change(
-        connection,
-        {
-            "id_": step.run_id,
-            "n": step.step if counted else step.step - 1,
-            "in_": step.input_tokens or 0,
-            "out": step.output_tokens or 0,
-            "cost_": step.cost,
-        },
-    )
-
-
-_count_step = Statement(
-    lambda _: (
-        update(runs)
-        .where(runs.c.id == bindparam("id_"))
-        .values(
-            steps=bindparam("n"),
-            input_tokens=runs.c.input_tokens + bindparam("in_"),
-            output_tokens=runs.c.output_tokens + bindparam("out"),
-            cost=runs.c.cost + bindparam("cost_"),
-        )
-    )
-)
 
 
 def insert_calls(connection: Connection, rows: Sequence[CallRow]) -> None:
@@ -155,6 +132,13 @@ def update_call(
 
     Raises `IllegalMove` when the call is not there, or stands where no move leads to `outcome`.
     """
+    send_call(connection, run_id, step, call_id, outcome=outcome, **values)()
+
+
+def send_call(
+    connection: Connection, run_id: str, step: int, call_id: str, *, outcome: CallState, **values: Any
+) -> Check:
+    """`update_call`, but for the check that there was such a call."""
     names = ("outcome", *sorted(values))
     key = (outcome.value, *names)
     statement = _UPDATES.get(key)
@@ -162,13 +146,16 @@ def update_call(
         statement = _UPDATES[key] = Statement(lambda _: _update_call(names, outcome))
     given = {f"v_{name}": to_json(values[name]) if name in _JSON else values[name] for name in values}
     given |= {"v_outcome": outcome.value, "run_id_": run_id, "step_": step, "call_id_": call_id}
-    if statement.change(connection, given) != 1:
-        held = connection.execute(
-            select(calls.c.outcome).where(
-                calls.c.run_id == run_id, calls.c.step == step, calls.c.call_id == call_id
-            )
-        ).scalar_one_or_none()
+    moved = statement.send(connection, given)
+
+    def check() -> None:
+        if moved() == 1:
+            return
+        mine = (calls.c.run_id == run_id, calls.c.step == step, calls.c.call_id == call_id)
+        held = connection.execute(select(calls.c.outcome).where(*mine)).scalar_one_or_none()
         raise IllegalMove(f"call {call_id} of step {step} of run {run_id}", held or "(no row)", outcome.value)
+
+    return check
 
 
 def _update_call(names: tuple[str, ...], outcome: CallState) -> ClauseElement:
@@ -189,7 +176,14 @@ def _update_call(names: tuple[str, ...], outcome: CallState) -> ClauseElement:
 
 
 def _counting() -> Update:
-    counted = {"last_event": runs.c.last_event + bindparam("n"), "updated_at": bindparam("at")}
+    counted = {
+        "last_event": runs.c.last_event + bindparam("n"),
+        "updated_at": bindparam("at"),
+        "steps": func.coalesce(bindparam("step"), runs.c.steps),
+        "input_tokens": runs.c.input_tokens + bindparam("in_"),
+        "output_tokens": runs.c.output_tokens + bindparam("out"),
+        "cost": runs.c.cost + bindparam("cost_"),
+    }
     return update(runs).where(runs.c.id == bindparam("id_")).values(counted)
 
 
@@ -213,31 +207,59 @@ _counted = Statement(lambda _: select(runs.c.last_event).where(runs.c.id == bind
 
 
 def _last_number(connection: Connection, counting: Statement, values: dict[str, Any]) -> int | None:
-    """Count events on, and give the number of the last one; None when the run is not the caller's."""
+    """Count on, and give the number of the last event; None when the run is not the caller's."""
     if connection.dialect.name in _TELL:
         return counting.value(connection, values)  # type: ignore[no-any-return]
     return _counted.value(connection, values) if counting.change(connection, values) else None
 
 
-def append_events(
-    connection: Connection, run_id: str, facts: Sequence[Event], *, fence: int | None = None
+def move_on(
+    connection: Connection,
+    run_id: str,
+    facts: Sequence[Event],
+    *,
+    fence: int | None = None,
+    step: StepRow | None = None,
+    counted: bool = True,
 ) -> list[Event]:
-    """Store the events, numbered on, and give them with their numbers.
+    """Number events on, and give them with their numbers; `insert_events` stores them.
 
-    The count on the run's row comes first: it holds the row, so that numbers have neither gap nor twin.
-    With a `fence` it is refused to a stale owner (`LeaseLost`). Two events of one key are refused by the
-    database (`sqlalchemy.exc.IntegrityError`): a caller that may tell a fact again asks `told_keys` first.
+    `step` is counted on the run as well, with its tokens and its cost; `counted` False: its number counts no step.
+    It is one UPDATE, which holds the run's row, so that numbers have neither gap nor twin. With a `fence` it is
+    refused to a stale owner (`LeaseLost`).
     """
-    if not facts:
-        return []
-    at = now()
-    values = {"id_": run_id, "n": len(facts), "at": at, "held": fence}
+    values = {"id_": run_id, "n": len(facts), "at": now(), "held": fence, **_NOTHING_SPENT}
+    if step is not None:
+        spent = {"in_": step.input_tokens or 0, "out": step.output_tokens or 0, "cost_": step.cost}
+        values |= {"step": step.step if counted else step.step - 1, **spent}
     last = _last_number(connection, _count if fence is None else _count_fenced, values)
     if last is None:
         raise RunNotFound(run_id) if fence is None else LeaseLost(run_id, fence)
     first = last - len(facts) + 1
-    numbered = [fact.numbered(first + place) for place, fact in enumerate(facts)]
+    return [fact.numbered(first + place) for place, fact in enumerate(facts)]
+
+
+_NOTHING_SPENT = {"step": None, "in_": 0, "out": 0, "cost_": 0.0}
+
+
+def insert_events(connection: Connection, run_id: str, numbered: Sequence[Event]) -> None:
+    """Store events that have their numbers.
+
+    Two of one key are refused by the database (`sqlalchemy.exc.IntegrityError`): a caller that may tell a fact again
+    asks `told_keys` first.
+    """
+    at = now()
     _insert_event.change_many(connection, [_event_values(run_id, fact, at) for fact in numbered])
+
+
+def append_events(
+    connection: Connection, run_id: str, facts: Sequence[Event], *, fence: int | None = None
+) -> list[Event]:
+    """`move_on` and `insert_events`; no event, nothing is done."""
+    if not facts:
+        return []
+    numbered = move_on(connection, run_id, facts, fence=fence)
+    insert_events(connection, run_id, numbered)
     return numbered
 
 

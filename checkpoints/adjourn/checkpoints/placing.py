@@ -42,11 +42,14 @@ def hash_of_value(text: str) -> str:
 class Placing:
     """Places the values of one namespace in one transaction. Its rows are inserted by `insert`."""
 
-    def __init__(self, memory: ThreadMemory, thread: int, ns: str, codec: Codec) -> None:
+    def __init__(
+        self, memory: ThreadMemory, thread: int, ns: str, codec: Codec, *, frozen: bool = False
+    ) -> None:
         self._memory = memory
         self._thread = thread
         self._ns = ns
         self._codec = codec
+        self._frozen = frozen
         self._channel = ""
         self._messages: list[dict[str, Any]] = []
         self._values: list[dict[str, Any]] = []
@@ -85,7 +88,7 @@ class Placing:
     def _channel_of_messages(self, value: list[Any]) -> Ranges | None:
         """The ranges of a channel that is a list of messages; None when it is something else."""
         placed = self._memory.lists.get((self._ns, self._channel)) or PlacedList()
-        known = placed.unchanged(value)
+        known = placed.unchanged(value, frozen=self._frozen)
         added = value[known:]
         if not all(is_storable(member) for member in added):
             return None

@@ -55,6 +55,7 @@ class CheckpointPut:
     checkpoint: Checkpoint
     metadata: CheckpointMetadata
     new_versions: ChannelVersions
+    frozen: bool = False  # see `Outbox.frozen`
 
     def store(self, connection: Connection, memory: ThreadMemory, codec: Codec) -> None:
         """Store it. Raises `StaleMemory` or `IntegrityError` when the memory is behind the database."""
@@ -67,7 +68,7 @@ class CheckpointPut:
         parent = self._parent(connection, memory, namespace, codec)
         if parent is not None:
             continue_blocks(connection, memory, self.where.ns, parent.references)
-        placing = Placing(memory, thread, self.where.ns, codec)
+        placing = Placing(memory, thread, self.where.ns, codec, frozen=self.frozen)
         references = self._references(placing, parent)
         placing.insert(connection)
         row = self._row(references, codec)

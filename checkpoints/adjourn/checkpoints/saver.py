@@ -175,7 +175,14 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         where = Where.of(config)
-        put = CheckpointPut(where, checkpoint, get_checkpoint_metadata(config, metadata), new_versions)
+        outbox = outbox_of(config)
+        put = CheckpointPut(
+            where,
+            checkpoint,
+            get_checkpoint_metadata(config, metadata),
+            new_versions,
+            frozen=outbox is not None and outbox.frozen,
+        )
         self._writer.put(config, put)
         named = {"thread_id": where.thread_id, "checkpoint_ns": where.ns, "checkpoint_id": checkpoint["id"]}
         return {"configurable": named}

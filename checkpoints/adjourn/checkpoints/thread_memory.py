@@ -79,22 +79,24 @@ class PlacedList:
             del series[length:]
         self.ranges = compress([entry.seq for entry in self.entries])
 
-    def unchanged(self, messages: list[Any]) -> int:
-        """How many of these messages, from the first on, are the ones that were stored."""
+    def unchanged(self, messages: list[Any], *, frozen: bool = False) -> int:
+        """How many of these messages, from the first on, are the ones that were stored; `frozen`: as objects."""
         same = messages[: len(self.entries)]
-        if len(same) == len(self.entries) and self._is_whole(same):
+        if len(same) == len(self.entries) and self._is_whole(same, frozen=frozen):
             return len(same)
         for number, (entry, message) in enumerate(zip(self.entries, messages, strict=False)):
             if not entry.is_unchanged(message):
                 return number
         return min(len(self.entries), len(messages))
 
-    def _is_whole(self, messages: list[Any]) -> bool:
+    def _is_whole(self, messages: list[Any], *, frozen: bool) -> bool:
         # `is_unchanged` for all of them, without a Python call for each
-        return (
-            all(map(operator.is_, messages, self._messages))
-            and list(map(_fields_of, messages)) == self._fields
-            and list(map(_extra_of, messages)) == self._extras
+        return all(map(operator.is_, messages, self._messages)) and (
+            frozen
+            or (
+                list(map(_fields_of, messages)) == self._fields
+                and list(map(_extra_of, messages)) == self._extras
+            )
         )
 
 

@@ -50,27 +50,36 @@ class Writer:
         return self._put(config, put, ())
 
     def _put(self, config: RunnableConfig, put: CheckpointPut, ridden: Sequence[Held]) -> None:
-        outbox = outbox_of(config)
+        fence, outbox = fence_of(config), outbox_of(config)
 
         def send(connection: Connection, memory: ThreadMemory) -> list[Check]:
-            brought = outbox.held() if outbox is not None else ()
+            if outbox is None:
+                _check(fence, connection)
+                brought: Sequence[Held] = ()
+            else:
+                outbox.open(connection)
+                brought = outbox.held()
             checks = [held(connection, memory) for held in (*ridden, *brought)]
             checks.append(put.send(connection, memory, self._codec))
+            if outbox is not None:
+                checks += outbox.write(connection)
             return checks
 
-        then = None if outbox is None else outbox.write
-        self._transact(put.where.thread_id, fence_of(config), send, then)
+        self._transact(put.where.thread_id, send)
 
     def writes(self, config: RunnableConfig, thread_id: str, writes: Sequence[Held]) -> None:
         """Store what tasks wrote."""
 
+        fence = fence_of(config)
+
         def send(connection: Connection, memory: ThreadMemory) -> list[Check]:
+            _check(fence, connection)
             return [held(connection, memory) for held in writes]
 
-        self._transact(thread_id, fence_of(config), send, None)
+        self._transact(thread_id, send)
 
-    def _transact(self, thread_id: str, fence: Fence | None, send: Send, then: Then | None) -> None:
-        """Run one writing transaction with the thread's memory: the fence, what `send` sends, then `then`.
+    def _transact(self, thread_id: str, send: Send) -> None:
+        """Run one writing transaction with the thread's memory.
 
         The memory is dropped with the transaction, so it never knows what was not committed. When another
         process wrote to the thread in the meantime, the work is done again with what is stored now.
@@ -80,14 +89,10 @@ class Writer:
             with memory.lock:
 
                 def work(connection: Connection, memory: ThreadMemory = memory) -> None:
-                    if fence is not None:
-                        fence.check(connection)
                     with in_one_go(connection):
                         checks = send(connection, memory)
                     for check in checks:
                         check()
-                    if then is not None:
-                        then(connection)
 
                 try:
                     return self._database.write_once(work)
@@ -104,6 +109,11 @@ class Writer:
             with memory.lock:
                 memory.forget()
                 self._database.write(work)
+
+
+def _check(fence: Fence | None, connection: Connection) -> None:
+    if fence is not None:
+        fence.check(connection)
 
 
 def _is_passing(error: BaseException) -> bool:

@@ -18,7 +18,7 @@ from adjourn.checkpoints import doubts, family, flow_rows, journal, leases
 from adjourn.checkpoints.database import Database, format_time, later, now
 from adjourn.checkpoints.events import Event, StepStarted, TextDiscarded, ToolResult
 from adjourn.checkpoints.flow_rows import FlowStepRow
-from adjourn.checkpoints.hooks import Held
+from adjourn.checkpoints.hooks import Check, Held
 from adjourn.checkpoints.lifecycle import CallState, ErrorCode, InterruptState, RunEvent, StopReason
 from adjourn.checkpoints.records import CallRow, Interrupt, RunRow, StepRow, shortened, to_text
 from adjourn.checkpoints.sealed import hidden
@@ -32,7 +32,7 @@ from adjourn.nodes.sealing import Keyring
 from adjourn.nodes.spending import Spent
 
 Listener = Callable[[Event], None]
-Write = Callable[[Connection], None]
+Write = Callable[[Connection], Sequence[Check]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,10 @@ class RunLog:
         masker: Masker,
         *,
         keyring: Keyring | None = None,
+        frozen: bool = False,
     ) -> None:
         self.run = run
+        self.frozen = frozen
         self._masker = masker
         self._keyring = keyring or Keyring()
         self.fence = run.fence
@@ -81,6 +83,7 @@ class RunLog:
         self._listener = listener
         self._rows: list[Write] = []  # ride on the next checkpoint
         self._events: list[Event] = []  # told with them
+        self._counted: dict[str, Any] = {}  # the step that rides along, as `move_on` takes it
         self._held: list[Held] = []  # what tasks wrote, stored with the next checkpoint
         self._storing: set[asyncio.Future[list[Event]]] = set()  # transactions that must end, come what may
         self.step = run.steps
@@ -123,18 +126,25 @@ class RunLog:
         held, self._held = self._held, []
         return [] if self._rows else held
 
-    def write(self, connection: Connection) -> None:
+    def open(self, connection: Connection) -> None:
+        """Refuse the checkpoint of a stale owner, and number what rides on it: one statement does both."""
+        self._stored = []
+        if self._rows or self._events:
+            fresh = self._fresh(self._events)
+            self._stored = journal.move_on(connection, self.run.id, fresh, fence=self.fence, **self._counted)
+        else:
+            self.check(connection)
+
+    def write(self, connection: Connection) -> Sequence[Check]:
         """Write what rides on this checkpoint, inside its transaction."""
-        if not self._rows and not self._events:
-            return
-        self._stored = self._append(connection, self._events)
-        for write in self._rows:
-            write(connection)
+        journal.insert_events(connection, self.run.id, self._stored)
+        return [check for write in self._rows for check in write(connection)]
 
     def committed(self) -> None:
         """The checkpoint is stored: forget what rode on it and tell its events."""
         self._rows.clear()
         self._events.clear()
+        self._counted = {}
         del self._held[: self._taken]
         self._taken = 0
         told, self._stored = self._stored, []
@@ -157,8 +167,14 @@ class RunLog:
         self.step = facts.step
         step_row = self._step_row(facts, len(calls))
         rows = [self.call_row(facts.step, call, at) for call in calls]
-        self._rows.append(lambda connection: journal.insert_step(connection, step_row, counted=facts.counted))
-        self._rows.append(lambda connection: journal.insert_calls(connection, rows))
+
+        def write(connection: Connection) -> Sequence[Check]:
+            journal.insert_step(connection, step_row)
+            journal.insert_calls(connection, rows)
+            return ()
+
+        self._rows.append(write)
+        self._counted = {"step": step_row, "counted": facts.counted}
         self._events += events
         self._events += [self._result(facts.step, call, None) for call in calls if is_final(call)]
 
@@ -188,8 +204,9 @@ class RunLog:
             begun = StepStarted(run_id=self.run.id, path=self.run.path, step=self.step)
 
             def work(connection: Connection) -> list[Event]:
-                self.check(connection)
-                told = self._append(connection, [begun])
+                fresh = self._fresh([begun])
+                told = journal.move_on(connection, self.run.id, fresh, fence=self.fence, step=row)
+                journal.insert_events(connection, self.run.id, told)
                 journal.insert_step(connection, row)
                 return told
 
@@ -230,10 +247,10 @@ class RunLog:
             if question["type"] != DELEGATED  # those of a specialist are rows of its own run
         ]
 
-        def write(connection: Connection) -> None:
+        def write(connection: Connection) -> Sequence[Check]:
             journal.insert_interrupts(connection, rows)
-            for call, _ in questions:
-                journal.update_call(
+            return [
+                journal.send_call(
                     connection,
                     self.run.id,
                     step,
@@ -241,6 +258,8 @@ class RunLog:
                     outcome=CallState.WAITING,
                     arguments=self._shown(call) or {},
                 )
+                for call, _ in questions
+            ]
 
         self._rows.append(write)
 
@@ -270,7 +289,8 @@ class RunLog:
 
         def work(connection: Connection) -> list[Event]:
             told = self._append(connection, [event])
-            close(connection)
+            for check in close(connection):
+                check()
             return told
 
         await self._store(work)
@@ -372,8 +392,10 @@ class RunLog:
 
     def _append(self, connection: Connection, facts: Sequence[Event]) -> list[Event]:
         """Store what was not told before this owner came: a step that runs again tells nothing twice (C-65)."""
-        fresh = [fact for fact in facts if fact.key not in self._before.told and fact.key not in self._begun]
-        return journal.append_events(connection, self.run.id, fresh, fence=self.fence)
+        return journal.append_events(connection, self.run.id, self._fresh(facts), fence=self.fence)
+
+    def _fresh(self, facts: Sequence[Event]) -> list[Event]:
+        return [fact for fact in facts if fact.key not in self._before.told and fact.key not in self._begun]
 
     def _tell(self, events: Sequence[Event]) -> None:
         self._early.update({event.number or 0: event for event in events})
@@ -448,8 +470,11 @@ class RunLog:
         if (step, row_id(call)) in self._entered:
             values["started_at"] = format_time(self._entered[step, row_id(call)][0])
 
-        def write(connection: Connection) -> None:
-            journal.update_call(connection, self.run.id, step, row_id(call), outcome=outcome.state, **values)
+        def write(connection: Connection) -> Sequence[Check]:
+            told = journal.send_call(
+                connection, self.run.id, step, row_id(call), outcome=outcome.state, **values
+            )
+            return (told,)
 
         return write
 

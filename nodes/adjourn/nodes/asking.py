@@ -109,7 +109,7 @@ class Asking:
     async def _stream(self, messages: list[Any]) -> Turn:
         assembler = self.model.provider.assembler()
         self.spoke = False
-        async for chunk in self.model.here(tools_off=self.tools_off).astream(messages):
+        async for chunk in self.model.stream(messages, tools_off=self.tools_off):
             text = assembler.feed(read(chunk, self.model.provider))
             if text:
                 self.spoke = True

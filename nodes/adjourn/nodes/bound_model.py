@@ -1,6 +1,6 @@
 """A chat model with its tools, and what is known about its provider."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,14 +47,19 @@ class BoundModel:
             quiet = heard.bind_tools(told, tool_choice=off or "none")
         return cls(model_name(model), provider_of(bound), bound, quiet)
 
-    def here(self, *, tools_off: bool) -> Runnable[Any, Any]:
-        """The model as it can be used on the running event loop."""
+    def stream(self, messages: list[Any], *, tools_off: bool) -> AsyncIterator[Any]:
+        """The model's chunks for a request, over connections of the running event loop."""
         bound = self.quiet if tools_off else self.runnable
         inner = unbound(bound)
         own = on_this_loop(inner)
-        if own is inner:
-            return bound
-        return bound.model_copy(update={"bound": own}) if isinstance(bound, RunnableBinding) else own
+        if not isinstance(bound, RunnableBinding):
+            return own.astream(messages)
+        if bound.bound is inner and not bound.config and not bound.config_factories:
+            # what it does, but for merging the ambient config into one that says nothing: a tenth of a small call
+            return own.astream(messages, **bound.kwargs)
+        if own is not inner:
+            bound = bound.model_copy(update={"bound": own})
+        return bound.astream(messages)
 
 
 def model_name(model: BaseChatModel) -> str:

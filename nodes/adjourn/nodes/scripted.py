@@ -27,7 +27,7 @@ from pydantic import PrivateAttr
 
 from adjourn.nodes.assembly import Assembler, Fragment, canonical
 from adjourn.nodes.providers import PROVIDERS
-from adjourn.nodes.stored_form import assistant_message, sent_calls
+from adjourn.nodes.stored_form import assistant_message, call_ids
 from adjourn.nodes.wire_in import read
 
 __all__ = [
@@ -251,7 +251,7 @@ def illegal(messages: Sequence[BaseMessage]) -> str | None:
 
     Deliberately not the check that the nodes use: a test that asks the code under test proves nothing.
     """
-    open_ids: list[str | None] = []
+    open_ids: list[str] = []
     for place, message in enumerate(messages):
         if isinstance(message, ToolMessage):
             if not open_ids:
@@ -262,8 +262,8 @@ def illegal(messages: Sequence[BaseMessage]) -> str | None:
         elif open_ids:
             return f"message {place} ({message.type}) comes while {open_ids} have no answer"
         elif isinstance(message, AIMessage):
-            open_ids = [one["id"] for one in sent_calls(message)]
-            if len(set(open_ids)) < len(open_ids) or None in open_ids:
+            open_ids = call_ids(message)
+            if len(set(open_ids)) < len(open_ids) or "None" in open_ids:
                 return f"message {place} holds calls with the ids {open_ids}"
     return f"the calls {open_ids} have no answer" if open_ids else None
 

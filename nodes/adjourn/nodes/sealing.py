@@ -38,6 +38,13 @@ class Keyring:
     def __init__(self, keys: Iterable[str] = ()) -> None:
         self._keys = [_raw(key) for key in keys]
         self._words = [base64.urlsafe_b64encode(key) for key in self._keys]
+        # a key of its own for digests, so that they tell nothing about the one that seals; by its name
+        self._digesting = {
+            hmac.digest(key, b"adjourn key name 1", "sha256").hex()[:_NAME_LENGTH]: hmac.digest(
+                key, b"adjourn digest 1", "sha256"
+            )
+            for key in self._keys
+        }
 
     @classmethod
     def of(cls, keys: str | Sequence[str]) -> "Keyring":
@@ -97,7 +104,10 @@ class Keyring:
     def digests(self, name: str, arguments: Mapping[str, Any] | None) -> list[str]:
         """The digest under each key, the newest first, and at last the one without a key."""
         same = json.dumps([name, self._stable(arguments)], sort_keys=True, ensure_ascii=True).encode()
-        keyed = [_keyed(key, same) for key in self._keys]
+        keyed = [
+            f"{name}:{hmac.digest(key, same, 'sha256').hex()[: DIGEST_LENGTH - _NAME_LENGTH - 1]}"
+            for name, key in self._digesting.items()
+        ]
         return [*keyed, hashlib.sha256(same).hexdigest()[:DIGEST_LENGTH]]
 
     def _stable(self, arguments: Mapping[str, Any] | None) -> Any:
@@ -113,7 +123,7 @@ class Keyring:
     def knows(self, digest: str) -> bool:
         """Whether a stored digest was made without a key or with one of these: else nothing can be told from it."""
         name, colon, _ = digest.partition(":")
-        return not colon or name in {_name(key) for key in self._keys}
+        return not colon or name in self._digesting
 
 
 def _raw(key: str) -> bytes:
@@ -126,16 +136,6 @@ def _raw(key: str) -> bytes:
             f"a key is 32 bytes as URL-safe base64, several with commas between them; {_HOW_TO_MAKE}"
         )
     return raw
-
-
-def _name(key: bytes) -> str:
-    return hmac.digest(key, b"adjourn key name 1", "sha256").hex()[:_NAME_LENGTH]
-
-
-def _keyed(key: bytes, same: bytes) -> str:
-    # a key of its own for digests, so that they tell nothing about the one that seals
-    own = hmac.digest(key, b"adjourn digest 1", "sha256")
-    return f"{_name(key)}:{hmac.digest(own, same, 'sha256').hex()[: DIGEST_LENGTH - _NAME_LENGTH - 1]}"
 
 
 # -- the plain value in texts
