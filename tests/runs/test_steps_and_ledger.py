@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 
+from adjourn.checkpoints.database import Database
 from adjourn.graph import Limits
 from adjourn.nodes import tool
 from adjourn.nodes.scripted import call, says
@@ -144,14 +145,14 @@ async def test_c33_started_is_stored_before_a_write_and_its_outcome_before_the_m
 
     runner = house.runner([says("", call("pay", {}, id="p")), "ok"], tools=[pay])
     synced = []
-    write = runner.database.write
+    write = Database.write
 
-    def spy(work, **settings):
+    def spy(database, work, **settings):
         if settings.get("synced"):
             synced.append(len(seen))
-        return write(work, **settings)
+        return write(database, work, **settings)
 
-    monkeypatch.setattr(runner.database, "write", spy)
+    monkeypatch.setattr(Database, "write", spy)
 
     def hear(event):
         if event.word == "tool_result" or (event.word == "step_started" and event.step == 2):

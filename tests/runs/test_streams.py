@@ -15,6 +15,7 @@ from adjourn.nodes.scripted import call, says
 RESTART = says("", call("restart_service", {"service_id": "svc-pay-001", "environment": "prod"}, id="r1"))
 
 
+@pytest.mark.in_process  # deltas
 async def test_c64_c65_who_follows_here_gets_stored_and_live_events_as_one_sequence(house):
     may_end = asyncio.Event()
 
@@ -46,6 +47,7 @@ async def test_c64_c65_who_follows_here_gets_stored_and_live_events_as_one_seque
     assert heard == [one for one in house.sent if one.number != 1]
 
 
+@pytest.mark.in_process  # deltas
 async def test_c65_a_listener_that_joins_in_the_middle_of_a_text_gets_it_from_its_beginning(house):
     gate = asyncio.Event()
     runner = house.runner([says(["a", "b", "c"], each_s=0.01), "unused"])
@@ -65,6 +67,7 @@ async def test_c65_a_listener_that_joins_in_the_middle_of_a_text_gets_it_from_it
     assert [one.word for one in heard if one.stored] == ["message", "run_finished"]
 
 
+@pytest.mark.in_process  # deltas
 async def test_c65_a_slow_listener_loses_deltas_and_no_stored_event(house, monkeypatch):
     monkeypatch.setattr(stream, "ROOM", 4)
     monkeypatch.setattr(stream.Mailbox.__init__, "__defaults__", (4,))
@@ -140,6 +143,7 @@ async def test_c64_a_run_of_another_process_is_followed_while_it_works(house):
     assert heard == list(await watcher.events("run_o"))
 
 
+@pytest.mark.in_process  # deltas
 async def test_c66_what_was_sent_can_be_rebuilt_from_the_database(house):
     runner = house.runner([says(["a ", "b"], call("search_docs", {"query": "x"}, id="c")), says(["c", "d"])])
     run = await runner.start("go", on_event=house.hear)
@@ -152,6 +156,7 @@ async def test_c66_what_was_sent_can_be_rebuilt_from_the_database(house):
     house.check([run.id])
 
 
+@pytest.mark.in_process  # its own process goes
 async def test_a_run_that_is_drained_ends_its_step_and_is_handed_back(house):
     gate, inside = asyncio.Event(), asyncio.Event()
     ran = []
@@ -180,6 +185,7 @@ async def test_a_run_that_is_drained_ends_its_step_and_is_handed_back(house):
     house.check(["run_d"])
 
 
+@pytest.mark.in_process  # its own process goes
 async def test_a_drain_has_a_limit_and_what_starts_after_it_is_handed_back(house):
     gate, inside = asyncio.Event(), asyncio.Event()
 

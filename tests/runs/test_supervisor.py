@@ -148,8 +148,7 @@ ONE_AFTER_ANOTHER = {
 
 
 async def test_s12_c80_a_supervisor_hands_tasks_on_and_sees_answers_alone(team):
-    heard: list[Any] = []
-    run = await team.runner(**ONE_AFTER_ANOTHER).start("帮我查一下", on_event=heard.append)
+    run = await team.runner(**ONE_AFTER_ANOTHER).start("帮我查一下")
     assert (run.status, run.stop_reason, run.answer) == (
         "finished",
         "answered",
@@ -163,8 +162,16 @@ async def test_s12_c80_a_supervisor_hands_tasks_on_and_sees_answers_alone(team):
     seen = str(team.models["boss"].requests[-1])
     assert "The company is V." in seen and "vector" not in seen.replace("vector database", "")
     assert [one[0] for one in team.done] == ["search vector", "note V"]
-    assert {event.path for event in heard} == {"", "search", "analysis"}
+    for one in (boss, search, analysis):
+        assert {event.path for event in team.runners[0].events_sync(one.id)} == {one.path}
     await team.check_histories()
+
+
+@pytest.mark.in_process  # elsewhere each run is followed by itself
+async def test_c80_who_drives_hears_the_events_of_specialists_with_their_path(team):
+    heard: list[Any] = []
+    await team.runner(**ONE_AFTER_ANOTHER).start("帮我查一下", on_event=heard.append)
+    assert {event.path for event in heard} == {"", "search", "analysis"}
 
 
 async def test_c80_an_unknown_specialist_is_an_observation(team):
@@ -613,6 +620,7 @@ def test_c80_levels_of_specialists_as_tools_are_bounded_too():
         Specialist(name="a", about="x", graph=build_react(ScriptedModel(turns=[]), [one])).as_tool()
 
 
+@pytest.mark.in_process  # its own process goes
 async def test_a_specialist_that_begins_while_the_process_goes_is_handed_back(team):
     entered, go = asyncio.Event(), asyncio.Event()
 

@@ -155,6 +155,7 @@ async def test_a_failed_run_and_a_lost_lease_are_errors(house, spans, monkeypatc
     assert "8848" not in root.to_json()
 
 
+@pytest.mark.in_process  # its caller is cancelled
 async def test_a_cancelled_run_has_its_spans(house, spans):
     entered = asyncio.Event()
 

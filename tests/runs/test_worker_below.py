@@ -3,11 +3,14 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from runs.test_worker import Process
 
 from adjourn.checkpoints import journal
 from adjourn.graph import Runner, build_react
 from adjourn.nodes import ScriptedModel
+
+pytestmark = pytest.mark.in_process  # it has workers of its own
 
 APP = '''
 import asyncio

@@ -1,6 +1,7 @@
 """The saver under real graphs, with LangGraph's InMemorySaver as the measure of what is right."""
 
 import operator
+from collections.abc import Sequence
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -12,7 +13,8 @@ from langgraph.types import Command, Send, interrupt
 from sqlalchemy.engine import Connection
 from store.stored_graphs import config, scalar
 
-from adjourn.checkpoints.hooks import Check, Held
+from adjourn.checkpoints.compiled import Check
+from adjourn.checkpoints.hooks import Held
 from adjourn.checkpoints.saver import SQLAlchemySaver
 
 
@@ -160,20 +162,21 @@ def test_a_message_changed_in_place_becomes_a_new_row_and_old_checkpoints_keep_t
 
 
 class Frozen:
-    """An outbox whose owner changes no message in place."""
+    """An outbox whose owner changes no message in place; nothing rides on it."""
 
     frozen = True
+    held: Sequence[Held] = ()
 
     def hold(self, writes: Held) -> bool:
         return False
 
-    def held(self) -> list[Held]:
-        return []
-
-    def open(self, connection: Connection) -> None: ...
+    def open(self, connection: Connection) -> "Frozen":
+        return self
 
     def write(self, connection: Connection) -> list[Check]:
         return []
+
+    def stored(self) -> None: ...
 
     def committed(self) -> None: ...
 

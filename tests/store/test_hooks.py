@@ -12,9 +12,9 @@ from sqlalchemy.engine import Connection
 from store.stored_graphs import checkpoint, config, put, scalar
 
 from adjourn.checkpoints import journal
-from adjourn.checkpoints.compiled import Statement
+from adjourn.checkpoints.compiled import Check, Statement
 from adjourn.checkpoints.errors import LeaseLost
-from adjourn.checkpoints.hooks import Check, Held
+from adjourn.checkpoints.hooks import Held
 from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.checkpoints.schema import checkpoints
 
@@ -37,6 +37,8 @@ STORED = Statement(lambda _: sa.select(sa.func.count()).select_from(checkpoints)
 
 
 class Outbox:
+    """Its own ride."""
+
     frozen = False
 
     def __init__(self, saver: SQLAlchemySaver, error: Exception | None = None) -> None:
@@ -44,19 +46,17 @@ class Outbox:
         self.error = error
         self.seen: list[str] = []
         self.threads: list[int] = []
-        self.kept: list[Held] = []
+        self.held: list[Held] = []
         self.holds = False
 
     def hold(self, writes: Held) -> bool:
         if self.holds:
-            self.kept.append(writes)
+            self.held.append(writes)
         return self.holds
 
-    def held(self) -> list[Held]:
-        return self.kept
-
-    def open(self, connection: Connection) -> None:
+    def open(self, connection: Connection) -> "Outbox":
         self.seen.append("open")
+        return self
 
     def write(self, connection: Connection) -> list[Check]:
         self.seen.append(f"write behind {STORED.value(connection, {})}")
@@ -65,10 +65,13 @@ class Outbox:
             raise self.error
         return []
 
+    def stored(self) -> None:
+        # another connection of a file sees the row: it is committed
+        self.seen.append(f"stored {scalar(self.saver, 'SELECT count(*) FROM audit')}")
+
     def committed(self) -> None:
         self.threads.append(threading.get_ident())
-        # another connection of a file sees the row: it is committed
-        self.seen.append(f"committed {scalar(self.saver, 'SELECT count(*) FROM audit')}")
+        self.seen.append("committed")
 
 
 def test_a_lost_lease_refuses_put_and_put_writes_and_changes_nothing(saver: SQLAlchemySaver) -> None:
@@ -96,7 +99,7 @@ def test_a_lost_lease_refuses_put_and_put_writes_and_changes_nothing(saver: SQLA
 def test_the_outbox_writes_behind_the_checkpoint_and_hears_of_the_commit(saver: SQLAlchemySaver) -> None:
     outbox = Outbox(saver)
     put(saver, config(__adjourn_outbox=outbox), {"a": 1})
-    assert outbox.seen == ["open", "write behind 1", "committed 1"]
+    assert outbox.seen == ["open", "write behind 1", "stored 1", "committed"]
     assert outbox.threads == [threading.get_ident()]
 
 
@@ -104,7 +107,7 @@ async def test_aput_tells_the_outbox_on_the_event_loops_thread(shared_saver: SQL
     outbox = Outbox(shared_saver)
     state = checkpoint({"a": 1})
     await shared_saver.aput(config(__adjourn_outbox=outbox), state, {"source": "loop"}, {"a": 1})
-    assert outbox.seen == ["open", "write behind 1", "committed 1"]
+    assert outbox.seen == ["open", "write behind 1", "stored 1", "committed"]
     assert outbox.threads == [threading.get_ident()]
 
 
@@ -119,9 +122,9 @@ async def test_a_cancelled_aput_still_tells_the_outbox_what_was_committed(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    while len(outbox.seen) < 3:  # noqa: ASYNC110 - the saver tells nobody else
+    while len(outbox.seen) < 4:  # noqa: ASYNC110 - the saver tells nobody else
         await asyncio.sleep(0.005)
-    assert outbox.seen == ["open", "write behind 1", "committed 1"]
+    assert outbox.seen == ["open", "write behind 1", "stored 1", "committed"]
 
 
 def test_an_outbox_that_fails_takes_the_checkpoint_with_it(saver: SQLAlchemySaver) -> None:
@@ -173,7 +176,7 @@ async def test_f23_writes_that_no_put_came_for_can_be_stored_by_themselves(
     first = await shared_saver.aput(config(), checkpoint({"a": 1}), {"source": "loop"}, {"a": 1})
     riding = {"configurable": {**first["configurable"], "__adjourn_outbox": outbox}}
     await shared_saver.aput_writes(riding, [("a", 2)], "task-1")
-    await shared_saver.astore_held(first, outbox.kept)
+    await shared_saver.astore_held(first, outbox.held)
     await shared_saver.astore_held(first, [])
     found = await shared_saver.aget_tuple(first)
     assert found is not None

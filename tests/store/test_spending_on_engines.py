@@ -49,7 +49,9 @@ def test_c53_steps_add_up_on_the_run_and_the_last_word_counts_no_step(database: 
     database.setup()
     database.write(lambda c: journal.insert_run(c, run("boss")))
     for one, counted in ((step(1, 0.25, cached=40), True), (step(2, 0.5), False)):
-        database.write(partial(journal.move_on, run_id="boss", facts=[], step=one, counted=counted))
+        database.write(
+            partial(journal.move_on, run_id="boss", facts=[], steps=[journal.Counted(one, counted)])
+        )
         database.write(partial(journal.insert_step, step=one))
     row = database.read(lambda c: journal.read_run(c, "boss"))
     assert (row.steps, row.input_tokens, row.output_tokens) == (1, 200, 20)

@@ -171,11 +171,11 @@ def test_c53_c90_a_step_is_counted_with_the_numbers_of_its_events_and_not_by_a_s
     )
     facts = [StepStarted(run_id="r", path="", step=number) for number in (1, 2)]
     database.write(lambda c: journal.insert_run(c, row))
-    told = database.write(lambda c: journal.move_on(c, "r", facts, fence=3, step=step))
+    told = database.write(lambda c: journal.move_on(c, "r", facts, fence=3, steps=[journal.Counted(step)]))
     assert [one.number for one in told] == [1, 2]
     assert database.write(lambda c: journal.move_on(c, "r", [], fence=3)) == []
     with pytest.raises(LeaseLost):
-        database.write(lambda c: journal.move_on(c, "r", facts, fence=2, step=step))
+        database.write(lambda c: journal.move_on(c, "r", facts, fence=2, steps=[journal.Counted(step)]))
     found = database.read(lambda c: journal.read_run(c, "r"))
     assert (found.last_event, found.steps, found.input_tokens, found.output_tokens) == (2, 2, 10, 2)
     assert found.cost == 0.5

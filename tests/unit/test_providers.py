@@ -18,6 +18,7 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import invalid_tool_call, tool_call, tool_call_chunk
 from langchain_core.runnables import RunnableBinding, RunnableLambda
+from langchain_core.runnables.base import RunnableBindingBase
 from langchain_openai import ChatOpenAI
 
 from adjourn.nodes.assembly import AssembledCall, Fragment, Turn, Usage
@@ -396,6 +397,24 @@ async def test_a_bound_model_streams_with_what_is_bound_to_it_and_its_config(con
     assert "tools" not in model.settings[1]
     assert heard[0][1] == heard[1][1] == "around"
     assert ("mine" in heard[0][0]) == bool(config)
+
+
+class Loud(RunnableBinding):  # type: ignore[type-arg]
+    """A binding that does more than bind."""
+
+    async def astream(self, *given: Any, **more: Any) -> Any:
+        async for chunk in super().astream(*given, **more):
+            yield chunk.model_copy(update={"content": str(chunk.content).upper()})
+
+
+@pytest.mark.parametrize("wrapper", [RunnableBindingBase, RunnableBinding, Loud])
+async def test_whatever_wraps_a_model_is_asked_with_what_it_binds(wrapper: Any) -> None:
+    model = ScriptedModel(turns=["hello"])
+    told = {"tools": [{"name": "look"}]}
+    bound = replace(BoundModel.of(model, []), runnable=wrapper(bound=model, kwargs=told))
+    said = [one.text async for one in bound.stream([HumanMessage("hi")], tools_off=False)]
+    assert "".join(said) == ("HELLO" if wrapper is Loud else "hello")
+    assert model.settings[0]["tools"] == told["tools"]
 
 
 def payload(model: ChatOpenAI, *messages: BaseMessage) -> list[dict[str, Any]]:

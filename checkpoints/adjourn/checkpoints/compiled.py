@@ -20,6 +20,9 @@ from sqlalchemy.exc import DBAPIError
 
 Row = tuple[Any, ...]
 
+Check = Callable[[], None]
+"""Called when the statements are through. Raises when they were sent on a wrong assumption: all rolls back."""
+
 ROWS_AT_ONCE = 100  # in one INSERT: PostgreSQL takes 65,535 values, and keeps a plan for each number of rows
 
 
@@ -47,9 +50,9 @@ class Statement:
     def _fetched(self, connection: Connection, values: Mapping[str, Any]) -> tuple[Any, list[Row]]:
         """The columns as the driver describes them, and all rows."""
         compiled, cursor = self._for(connection)
+        if together := _together(connection):
+            together.go(connection)
         try:
-            if together := _together(connection):
-                together.go(cursor.connection)
             cursor.execute(compiled.text, compiled.in_order(values))
             return cursor.description, list(cursor.fetchall())
         except Exception as error:
@@ -72,11 +75,12 @@ class Statement:
     def send(self, connection: Connection, values: Mapping[str, Any]) -> Callable[[], int]:
         """`change`, whose count may be asked when the statements that go together are through."""
         compiled, cursor = self._for(connection)
+        row = compiled.in_order(values)
+        together = _together(connection)
+        if together and together.takes(compiled, [row], connection):
+            return _not_counted
         try:
-            together = _together(connection)
-            if together and together.takes(compiled, [compiled.in_order(values)], cursor.connection):
-                return _not_counted
-            cursor.execute(compiled.text, compiled.in_order(values))
+            cursor.execute(compiled.text, row)
         except Exception as error:
             raise _translated(connection, compiled.text, error) from error
         return lambda: int(cursor.rowcount)
@@ -98,10 +102,10 @@ class Statement:
             return
         compiled, cursor = self._for(connection)
         given = [compiled.in_order(row) for row in rows]
+        together = _together(connection)
+        if together and together.takes(compiled, given, connection):
+            return
         try:
-            together = _together(connection)
-            if together and together.takes(compiled, given, cursor.connection):
-                return
             if compiled.of_rows is None:
                 cursor.executemany(compiled.text, given)
                 return
@@ -146,15 +150,16 @@ def in_one_go(connection: Connection) -> Iterator[None]:
         yield
         return
     opened: Any = connection.connection.dbapi_connection
-    connection.info[_TOGETHER] = together = _Together()
+    info = connection.info  # it cannot be asked for any more when the connection is lost
+    info[_TOGETHER] = together = _Together()
     try:
         with opened.pipeline():
             yield
-            together.go(opened)
+            together.go(connection)
     except driver.Error as error:
         raise _translated(connection, "", error) from error
     finally:
-        del connection.info[_TOGETHER]
+        del info[_TOGETHER]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -194,27 +199,30 @@ class _Together:
     def __init__(self) -> None:
         self._parts: dict[str, tuple[_Compiled, list[Row]]] = {}
 
-    def takes(self, compiled: _Compiled, rows: Sequence[Row], driver: Any) -> bool:
+    def takes(self, compiled: _Compiled, rows: Sequence[Row], connection: Connection) -> bool:
         """Keep an insert for later. False: it is the caller's to execute, and all that must come before was."""
         before, waiting = self._parts.get(compiled.table, (compiled, []))
         all_of_them = len(waiting) + len(rows)
         fits = all_of_them == 1 or (compiled.of_rows is not None and all_of_them <= ROWS_AT_ONCE)
         if waiting and not (fits and compiled.inserts and before is compiled):
-            self.go(driver)
-            return self.takes(compiled, rows, driver)
+            self.go(connection)
+            return self.takes(compiled, rows, connection)
         if not (fits and compiled.inserts):
             return False
         self._parts[compiled.table] = (compiled, [*waiting, *rows])
         return True
 
-    def go(self, driver: Any) -> None:
+    def go(self, connection: Connection) -> None:
         """Execute what waits."""
         if not self._parts:
             return
         parts, self._parts = list(self._parts.values()), {}
         text = _joined(tuple((compiled, len(rows)) for compiled, rows in parts))
         values = [value for _, rows in parts for row in rows for value in row]
-        _cursor(driver).execute(text, values)
+        try:
+            _cursor(connection.connection.dbapi_connection).execute(text, values)
+        except Exception as error:
+            raise _translated(connection, text, error) from error
 
 
 @functools.lru_cache(maxsize=1_024)

@@ -5,9 +5,8 @@ from dataclasses import dataclass, fields
 
 from sqlalchemy import ClauseElement, Connection, bindparam, func, insert, null, or_, select, update
 
-from adjourn.checkpoints.compiled import Statement, word
+from adjourn.checkpoints.compiled import Check, Statement, word
 from adjourn.checkpoints.errors import IllegalMove
-from adjourn.checkpoints.hooks import Check
 from adjourn.checkpoints.lifecycle import FLOW_STEP_MOVES, FlowStepState, sources
 from adjourn.checkpoints.records import to_text
 from adjourn.checkpoints.run_schema import flow_steps

@@ -9,13 +9,11 @@ from typing import Protocol
 from langchain_core.runnables import RunnableConfig
 from sqlalchemy.engine import Connection
 
+from adjourn.checkpoints.compiled import Check
 from adjourn.checkpoints.thread_memory import ThreadMemory
 
 FENCE = "__adjourn_fence"  # keys of `configurable`: the double underscore keeps them out of the metadata
 OUTBOX = "__adjourn_outbox"
-
-Check = Callable[[], None]
-"""Called when the statements are through. Raises when they were sent on a wrong assumption: all rolls back."""
 
 Held = Callable[[Connection, ThreadMemory], Check]
 """What a task wrote, ready to be stored in somebody's transaction."""
@@ -25,7 +23,32 @@ class Fence(Protocol):
     """Says whether the caller still owns the run; found in `configurable["__adjourn_fence"]`."""
 
     def check(self, connection: Connection) -> None:
-        """Called first in the transaction of each put and put_writes. Raises `LeaseLost`: all rolls back."""
+        """Called first in the transaction of each put_writes, and of each put without an outbox. Raises `LeaseLost`:
+        all rolls back.
+
+        Ask by `Statement`: on PostgreSQL the transaction is a pipeline, in which SQLAlchemy's own results are empty.
+        """
+
+
+class Ride(Protocol):
+    """What rides on one put: it was cut from what waits when the put's transaction began."""
+
+    @property
+    def held(self) -> Sequence[Held]:
+        """What tasks wrote, stored along with the checkpoint."""
+        ...
+
+    def write(self, connection: Connection) -> Sequence[Check]:
+        """Write the rows, behind the checkpoint's. By `Statement`: they are sent and not waited for (`in_one_go`)."""
+        ...
+
+    def stored(self) -> None:
+        """Called after COMMIT on the put's thread, before anything else of its thread is stored: all this waits no more."""
+        ...
+
+    def committed(self) -> None:
+        """Called once, behind `stored`: by `put` on its thread, by `aput` on the event loop's."""
+        ...
 
 
 class Outbox(Protocol):
@@ -37,34 +60,20 @@ class Outbox(Protocol):
     """
 
     frozen: bool
-    """Whether nobody changes a message of the state in place. The saver then does not compare all of them with what it
-    stored, which takes a millisecond of 400 messages."""
+    """Whether nobody changes a message of the state in place, or such a change need not be stored. The saver then does
+    not compare all of them with what it stored, which takes a millisecond of 400 messages."""
 
     def hold(self, writes: Held) -> bool:
         """Keep a task's writes for the next put. False: they are stored at once."""
         ...
 
-    def held(self) -> Sequence[Held]:
-        """What the next put stores along with its checkpoint; again, when a first attempt was rolled back."""
-        ...
-
-    def open(self, connection: Connection) -> None:
+    def open(self, connection: Connection) -> Ride:
         """Called first in the put's transaction, in place of the fence's `check`: it refuses as that does.
 
-        Here is where rows are changed whose new values the rows of `write` need. Called again, as `write` is, when a
-        first attempt was rolled back because another process wrote to the thread.
+        Here is where rows are changed whose new values the rows of the ride need. Called again when a first attempt
+        was rolled back because another process wrote to the thread.
         """
         ...
-
-    def write(self, connection: Connection) -> Sequence[Check]:
-        """Write the rows, behind the checkpoint's. Statements are sent and not waited for: see `in_one_go`."""
-        ...
-
-    def committed(self) -> None:
-        """Called once after COMMIT: by `put` on its thread, by `aput` on the event loop's.
-
-        What `held` gave last is stored now.
-        """
 
 
 def fence_of(config: RunnableConfig) -> Fence | None:

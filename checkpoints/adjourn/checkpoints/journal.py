@@ -6,7 +6,7 @@ together (C-65). Statements are built once, and compiled once per database.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     CTE,
@@ -26,11 +26,10 @@ from sqlalchemy import (
     update,
 )
 
-from adjourn.checkpoints.compiled import Statement, word
+from adjourn.checkpoints.compiled import Check, Statement, word
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import IllegalMove, LeaseLost, RunNotFound
 from adjourn.checkpoints.events import Event, event_from_row
-from adjourn.checkpoints.hooks import Check
 from adjourn.checkpoints.lifecycle import (
     CALL_MOVES,
     LIVE,
@@ -213,33 +212,46 @@ def _last_number(connection: Connection, counting: Statement, values: dict[str, 
     return _counted.value(connection, values) if counting.change(connection, values) else None
 
 
+class Counted(NamedTuple):
+    """A step as its run counts it. `counts` False: its tokens and cost are counted, its number is not."""
+
+    step: StepRow
+    counts: bool = True
+
+    @property
+    def number(self) -> int:
+        """How many steps the run has then."""
+        return self.step.step if self.counts else self.step.step - 1
+
+
 def move_on(
     connection: Connection,
     run_id: str,
     facts: Sequence[Event],
     *,
     fence: int | None = None,
-    step: StepRow | None = None,
-    counted: bool = True,
+    steps: Sequence[Counted] = (),
 ) -> list[Event]:
     """Number events on, and give them with their numbers; `insert_events` stores them.
 
-    `step` is counted on the run as well, with its tokens and its cost; `counted` False: its number counts no step.
-    It is one UPDATE, which holds the run's row, so that numbers have neither gap nor twin. With a `fence` it is
+    `steps` are counted on the run as well, with their tokens and their cost. It is one UPDATE, which holds the run's row, so that numbers have neither gap nor twin. With a `fence` it is
     refused to a stale owner (`LeaseLost`).
     """
-    values = {"id_": run_id, "n": len(facts), "at": now(), "held": fence, **_NOTHING_SPENT}
-    if step is not None:
-        spent = {"in_": step.input_tokens or 0, "out": step.output_tokens or 0, "cost_": step.cost}
-        values |= {"step": step.step if counted else step.step - 1, **spent}
+    values = {
+        "id_": run_id,
+        "n": len(facts),
+        "at": now(),
+        "held": fence,
+        "step": steps[-1].number if steps else None,
+        "in_": sum(one.step.input_tokens or 0 for one in steps),
+        "out": sum(one.step.output_tokens or 0 for one in steps),
+        "cost_": sum((one.step.cost for one in steps), 0.0),
+    }
     last = _last_number(connection, _count if fence is None else _count_fenced, values)
     if last is None:
         raise RunNotFound(run_id) if fence is None else LeaseLost(run_id, fence)
     first = last - len(facts) + 1
     return [fact.numbered(first + place) for place, fact in enumerate(facts)]
-
-
-_NOTHING_SPENT = {"step": None, "in_": 0, "out": 0, "cost_": 0.0}
 
 
 def insert_events(connection: Connection, run_id: str, numbered: Sequence[Event]) -> None:

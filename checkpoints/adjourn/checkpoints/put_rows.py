@@ -11,9 +11,9 @@ from sqlalchemy.engine import Connection
 
 from adjourn.checkpoints import statements
 from adjourn.checkpoints.codec import Codec
+from adjourn.checkpoints.compiled import Check
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import UsageError
-from adjourn.checkpoints.hooks import Check
 from adjourn.checkpoints.placing import Placing, continue_blocks
 from adjourn.checkpoints.stored_json import dump, parse
 from adjourn.checkpoints.thread_memory import Head, Reference, ThreadMemory

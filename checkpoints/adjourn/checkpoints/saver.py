@@ -28,7 +28,7 @@ from adjourn.checkpoints.checkpoint_lists import Page, read_page
 from adjourn.checkpoints.codec import Codec
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.delta_history import read_delta_history
-from adjourn.checkpoints.hooks import Held, Outbox, fence_of, outbox_of
+from adjourn.checkpoints.hooks import Held, Ride, fence_of, outbox_of
 from adjourn.checkpoints.put_rows import CheckpointPut, Where, WritesPut
 from adjourn.checkpoints.reading import CheckpointRow, ThreadReader
 from adjourn.checkpoints.riding import Riders, may_ride
@@ -162,9 +162,9 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
 
         Raises what the fence and the outbox raise; then nothing is stored.
         """
-        stored = self._put(config, checkpoint, metadata, new_versions)
-        if outbox := outbox_of(config):
-            outbox.committed()
+        stored, ride = self._put(config, checkpoint, metadata, new_versions)
+        if ride is not None:
+            ride.committed()
         return stored
 
     def _put(
@@ -173,7 +173,7 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
-    ) -> RunnableConfig:
+    ) -> tuple[RunnableConfig, Ride | None]:
         where = Where.of(config)
         outbox = outbox_of(config)
         put = CheckpointPut(
@@ -183,9 +183,9 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
             new_versions,
             frozen=outbox is not None and outbox.frozen,
         )
-        self._writer.put(config, put)
+        ride = self._writer.put(config, put)
         named = {"thread_id": where.thread_id, "checkpoint_ns": where.ns, "checkpoint_id": checkpoint["id"]}
-        return {"configurable": named}
+        return {"configurable": named}, ride
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -284,9 +284,8 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         """`put`, on a worker thread. A cancelled caller does not stop it: the outbox hears of the COMMIT."""
         work = partial(self._put, config, checkpoint, metadata, new_versions)
         stored = self.database.soon(work, writes=True)
-        if outbox := outbox_of(config):
-            stored.add_done_callback(partial(_tell, outbox))
-        return await asyncio.shield(stored)
+        stored.add_done_callback(_tell)
+        return (await asyncio.shield(stored))[0]
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -346,6 +345,9 @@ def _first_page(
     )
 
 
-def _tell(outbox: Outbox, stored: "asyncio.Future[RunnableConfig]") -> None:
-    if not stored.cancelled() and stored.exception() is None:
-        outbox.committed()
+def _tell(stored: "asyncio.Future[tuple[RunnableConfig, Ride | None]]") -> None:
+    if stored.cancelled() or stored.exception() is not None:
+        return
+    _, ride = stored.result()
+    if ride is not None:
+        ride.committed()

@@ -9,9 +9,9 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from adjourn.checkpoints.codec import Codec
-from adjourn.checkpoints.compiled import in_one_go
+from adjourn.checkpoints.compiled import Check, in_one_go
 from adjourn.checkpoints.database import Database, was_given_up
-from adjourn.checkpoints.hooks import Check, Fence, Held, fence_of, outbox_of
+from adjourn.checkpoints.hooks import Fence, Held, Ride, fence_of, outbox_of
 from adjourn.checkpoints.put_rows import CheckpointPut
 from adjourn.checkpoints.riding import arrive
 from adjourn.checkpoints.thread_memory import Memories, ThreadMemory
@@ -31,8 +31,8 @@ class Writer:
         self._codec = codec
         self._memories = memories
 
-    def put(self, config: RunnableConfig, put: CheckpointPut) -> None:
-        """Store a checkpoint, and what waits for it: writes that ride, and what the outbox brings.
+    def put(self, config: RunnableConfig, put: CheckpointPut) -> Ride | None:
+        """Store a checkpoint, and what waits for it: writes that ride, and what the outbox brings, which is given back.
 
         Riders that cannot be stored do the checkpoint no harm: they are their owners' to store.
         """
@@ -40,32 +40,39 @@ class Writer:
         if not riders:
             return self._put(config, put, ())
         try:
-            self._put(config, put, [rider.work for rider in riders])
+            ride = self._put(config, put, [rider.work for rider in riders])
         except BaseException as error:
             arrive(riders, stored=False)
             if not isinstance(error, Exception):
                 raise
         else:
-            return arrive(riders, stored=True)
+            arrive(riders, stored=True)
+            return ride
         return self._put(config, put, ())
 
-    def _put(self, config: RunnableConfig, put: CheckpointPut, ridden: Sequence[Held]) -> None:
+    def _put(self, config: RunnableConfig, put: CheckpointPut, ridden: Sequence[Held]) -> Ride | None:
         fence, outbox = fence_of(config), outbox_of(config)
+        ride: Ride | None = None
 
         def send(connection: Connection, memory: ThreadMemory) -> list[Check]:
+            nonlocal ride
             if outbox is None:
                 _check(fence, connection)
-                brought: Sequence[Held] = ()
             else:
-                outbox.open(connection)
-                brought = outbox.held()
+                ride = outbox.open(connection)
+            brought = () if ride is None else ride.held
             checks = [held(connection, memory) for held in (*ridden, *brought)]
             checks.append(put.send(connection, memory, self._codec))
-            if outbox is not None:
-                checks += outbox.write(connection)
+            if ride is not None:
+                checks += ride.write(connection)
             return checks
 
-        self._transact(put.where.thread_id, send)
+        def stored() -> None:
+            if ride is not None:
+                ride.stored()
+
+        self._transact(put.where.thread_id, send, stored)
+        return ride
 
     def writes(self, config: RunnableConfig, thread_id: str, writes: Sequence[Held]) -> None:
         """Store what tasks wrote."""
@@ -78,8 +85,8 @@ class Writer:
 
         self._transact(thread_id, send)
 
-    def _transact(self, thread_id: str, send: Send) -> None:
-        """Run one writing transaction with the thread's memory.
+    def _transact(self, thread_id: str, send: Send, stored: Callable[[], None] = lambda: None) -> None:
+        """Run one writing transaction with the thread's memory; `stored` is called behind its COMMIT.
 
         The memory is dropped with the transaction, so it never knows what was not committed. When another
         process wrote to the thread in the meantime, the work is done again with what is stored now.
@@ -95,11 +102,13 @@ class Writer:
                         check()
 
                 try:
-                    return self._database.write_once(work)
+                    self._database.write_once(work)
                 except BaseException as error:
                     memory.forget()
                     if attempt == ATTEMPTS or not _is_passing(error):
                         raise
+                else:
+                    return stored()
         return None
 
     def change_threads(self, thread_ids: Sequence[str], work: Then) -> None:

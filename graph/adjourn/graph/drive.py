@@ -35,7 +35,7 @@ from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.graph import starts
 from adjourn.graph.children import Working
 from adjourn.graph.closing import close_below
-from adjourn.graph.own_graphs import own_node
+from adjourn.graph.own_graphs import is_ours_alone
 from adjourn.graph.pending import answers_to, asked_again, asks_itself, custom, is_ours
 from adjourn.graph.react import Graph
 from adjourn.graph.run_log import Before, Listener, RunLog
@@ -119,7 +119,7 @@ class Drive:
             self._listener,
             self._masker,
             keyring=self._keyring,
-            frozen=own_node(self._graph) is None,  # our nodes put new messages in place of old ones
+            frozen=is_ours_alone(self._graph),
         )
         try:
             written.learn(await self._database.aread(lambda connection: Before.read(connection, run)))

@@ -192,7 +192,7 @@ def _write_ledger(connection: Connection, state: State, ledger: Sequence[CallRow
     journal.insert_calls(connection, rows)
     if state.get("outcome") == "ask":
         log.ask(step, [(one, one["question"]) for one in calls if "question" in one])
-        log.write(connection)
+        log.write_now(connection)
 
 
 def _call_row(log: RunLog, step: int, call: Call, known: CallRow | None, at: str) -> CallRow:

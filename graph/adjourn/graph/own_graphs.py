@@ -7,7 +7,7 @@ from langgraph.graph.state import CompiledStateGraph
 
 from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.lifecycle import Effect
-from adjourn.graph.react import Graph, join, nodes_of
+from adjourn.graph.react import Graph, Shown, join, nodes_of
 from adjourn.graph.routes import OWN, OWN_START, Node
 from adjourn.nodes.finish import FinishNode
 from adjourn.nodes.flow import FlowNode
@@ -81,6 +81,11 @@ def adopted(graph: Any, *, limits: Limits | None = None, name: str | None = None
 def own_node(graph: Graph) -> OwnGraphNode | None:
     """The node in which somebody's own graph runs; None: the graph has nodes of ours."""
     return next(nodes_of(graph, OwnGraphNode), None)
+
+
+def is_ours_alone(graph: Graph) -> bool:
+    """Whether all nodes are ours: they put new messages in place of old ones, and change none."""
+    return isinstance(graph, Shown) and own_node(graph) is None
 
 
 def _check(graph: Any, take_in: TakeIn | None, give_out: GiveOut | None) -> None:

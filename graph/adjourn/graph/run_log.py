@@ -7,7 +7,7 @@ Both check the fence first. Events are handed to the listener after their commit
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,10 +15,11 @@ from typing import Any
 from sqlalchemy import Connection
 
 from adjourn.checkpoints import doubts, family, flow_rows, journal, leases
+from adjourn.checkpoints.compiled import Check
 from adjourn.checkpoints.database import Database, format_time, later, now
 from adjourn.checkpoints.events import Event, StepStarted, TextDiscarded, ToolResult
 from adjourn.checkpoints.flow_rows import FlowStepRow
-from adjourn.checkpoints.hooks import Check, Held
+from adjourn.checkpoints.hooks import Held
 from adjourn.checkpoints.lifecycle import CallState, ErrorCode, InterruptState, RunEvent, StopReason
 from adjourn.checkpoints.records import CallRow, Interrupt, RunRow, StepRow, shortened, to_text
 from adjourn.checkpoints.sealed import hidden
@@ -81,15 +82,12 @@ class RunLog:
         self.fence = run.fence
         self._database = database
         self._listener = listener
-        self._rows: list[Write] = []  # ride on the next checkpoint
-        self._events: list[Event] = []  # told with them
-        self._counted: dict[str, Any] = {}  # the step that rides along, as `move_on` takes it
+        # both are added to on the event loop's thread, and cut by a put's
+        self._items: list[_Item] = []  # ride on the next checkpoint
         self._held: list[Held] = []  # what tasks wrote, stored with the next checkpoint
         self._storing: set[asyncio.Future[list[Event]]] = set()  # transactions that must end, come what may
         self.step = run.steps
         self._numbering = asyncio.Lock()  # model calls of somebody's own nodes may end at once
-        self._taken = 0  # how many of them are in the transaction that is under way
-        self._stored: list[Event] = []  # written with that checkpoint, not committed yet
         self._early: dict[int, Event] = {}  # committed, waiting for a lower number that is on its way
         self._entered: dict[tuple[int, str], tuple[datetime, int]] = {}  # reads: since when, which attempt
         self._next = 1
@@ -113,42 +111,38 @@ class RunLog:
         self._held.append(writes)
         return True
 
-    def held(self) -> Sequence[Held]:
-        """What the next checkpoint stores along."""
-        self._taken = len(self._held)
-        return self._held[: self._taken]
-
     def left_over(self) -> Sequence[Held]:
         """Writes that no checkpoint came for; they are the caller's to store now.
 
         None while rows still ride: the task that gave them runs again, and its writes with it.
         """
         held, self._held = self._held, []
-        return [] if self._rows else held
+        return [] if self._has_rows() else held
 
-    def open(self, connection: Connection) -> None:
+    def open(self, connection: Connection) -> "_Ride":
         """Refuse the checkpoint of a stale owner, and number what rides on it: one statement does both."""
-        self._stored = []
-        if self._rows or self._events:
-            fresh = self._fresh(self._events)
-            self._stored = journal.move_on(connection, self.run.id, fresh, fence=self.fence, **self._counted)
+        held = tuple(self._held)  # before the items: what a task wrote is never stored without its rows
+        items = tuple(self._items)
+        told: list[Event] = []
+        if items:
+            fresh = self._fresh(event for item in items for event in item.events)
+            steps = [item.step for item in items if item.step is not None]
+            told = journal.move_on(connection, self.run.id, fresh, fence=self.fence, steps=steps)
         else:
             self.check(connection)
+        return _Ride(self, held, items, told)
 
-    def write(self, connection: Connection) -> Sequence[Check]:
-        """Write what rides on this checkpoint, inside its transaction."""
-        journal.insert_events(connection, self.run.id, self._stored)
-        return [check for write in self._rows for check in write(connection)]
+    def write_now(self, connection: Connection) -> None:
+        """Write the rows that wait, in a transaction of the caller's: no checkpoint is to come."""
+        items, self._items = self._items, []
+        for item in items:
+            for check in item.write(connection) if item.write is not None else ():
+                check()
 
-    def committed(self) -> None:
-        """The checkpoint is stored: forget what rode on it and tell its events."""
-        self._rows.clear()
-        self._events.clear()
-        self._counted = {}
-        del self._held[: self._taken]
-        self._taken = 0
-        told, self._stored = self._stored, []
-        self._tell(told)
+    def forget(self, ride: "_Ride") -> None:
+        """What rode is stored."""
+        del self._held[: len(ride.held)]
+        del self._items[: len(ride.items)]
 
     # -- the nodes' ledger
 
@@ -173,10 +167,8 @@ class RunLog:
             journal.insert_calls(connection, rows)
             return ()
 
-        self._rows.append(write)
-        self._counted = {"step": step_row, "counted": facts.counted}
-        self._events += events
-        self._events += [self._result(facts.step, call, None) for call in calls if is_final(call)]
+        told = [*events, *(self._result(facts.step, call, None) for call in calls if is_final(call))]
+        self._items.append(_Item(told, write, journal.Counted(step_row, facts.counted)))
 
     def _step_row(self, facts: StepFacts, calls: int) -> StepRow:
         return StepRow(
@@ -205,7 +197,9 @@ class RunLog:
 
             def work(connection: Connection) -> list[Event]:
                 fresh = self._fresh([begun])
-                told = journal.move_on(connection, self.run.id, fresh, fence=self.fence, step=row)
+                told = journal.move_on(
+                    connection, self.run.id, fresh, fence=self.fence, steps=[journal.Counted(row)]
+                )
                 journal.insert_events(connection, self.run.id, told)
                 journal.insert_step(connection, row)
                 return told
@@ -222,8 +216,7 @@ class RunLog:
 
     def settle(self, step: int, call: Call, outcome: Outcome) -> None:
         outcome = self._timed(step, call, outcome)
-        self._rows.append(self._closing(step, call, outcome))
-        self._events.append(self._result(step, call, outcome))
+        self._items.append(_Item([self._result(step, call, outcome)], self._closing(step, call, outcome)))
 
     def flow(self, moves: Sequence[StepMove]) -> None:
         at = now()
@@ -237,7 +230,7 @@ class RunLog:
             )
             for one in moves
         ]
-        self._rows.append(lambda connection: flow_rows.store(connection, rows, at=at))
+        self._items.append(_Item(write=lambda connection: flow_rows.store(connection, rows, at=at)))
 
     def ask(self, step: int, questions: Sequence[tuple[Call, Question]]) -> None:
         at = now()
@@ -261,7 +254,7 @@ class RunLog:
                 for call, _ in questions
             ]
 
-        self._rows.append(write)
+        self._items.append(_Item(write=write))
 
     async def start(self, step: int, call: Call, *, attempt: int, idempotency_key: str, synced: bool) -> None:
         values = {
@@ -319,11 +312,11 @@ class RunLog:
         if storing.cancelled() or storing.exception() is not None:
             return  # kept in the set: `settled` raises it
         self._storing.discard(storing)
-        self._tell(storing.result())
+        self.tell_all(storing.result())
 
     def emit(self, event: Event) -> None:
         if event.stored:
-            self._events.append(event)
+            self._items.append(_Item([event]))
         else:
             self._listener(event)
 
@@ -373,7 +366,7 @@ class RunLog:
             )
             return told
 
-        self._tell(await self._database.awrite(work))
+        self.tell_all(await self._database.awrite(work))
 
     async def hand_back(self, *, active_ms: int) -> None:
         """Nobody drives the run now, though it is not at its end: anybody may take it over at once."""
@@ -384,20 +377,24 @@ class RunLog:
             journal.write_audit(connection, self.run.id, "handed_back", by=None)
             return told
 
-        self._tell(await self._database.awrite(work))
+        self.tell_all(await self._database.awrite(work))
 
     def _loose(self) -> list[Event]:
         """Events without rows of their own; those with rows come again when the step runs again."""
-        return [] if self._rows else self._events
+        return [] if self._has_rows() else [event for item in self._items for event in item.events]
+
+    def _has_rows(self) -> bool:
+        return any(item.write is not None for item in self._items)
 
     def _append(self, connection: Connection, facts: Sequence[Event]) -> list[Event]:
         """Store what was not told before this owner came: a step that runs again tells nothing twice (C-65)."""
         return journal.append_events(connection, self.run.id, self._fresh(facts), fence=self.fence)
 
-    def _fresh(self, facts: Sequence[Event]) -> list[Event]:
+    def _fresh(self, facts: Iterable[Event]) -> list[Event]:
         return [fact for fact in facts if fact.key not in self._before.told and fact.key not in self._begun]
 
-    def _tell(self, events: Sequence[Event]) -> None:
+    def tell_all(self, events: Sequence[Event]) -> None:
+        """Hand committed events to the listener, in the order of their numbers."""
         self._early.update({event.number or 0: event for event in events})
         self._begun |= {event.key for event in events if isinstance(event, StepStarted)}
         while self._next in self._early:
@@ -510,6 +507,38 @@ class RunLog:
             created_at=at,
             expires_at=later(at, question["expires_in_s"]) if "expires_in_s" in question else None,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """What one call of the ledger gives to the next checkpoint: all of it is stored there, or nothing."""
+
+    events: Sequence[Event] = ()
+    write: Write | None = None
+    step: journal.Counted | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Ride:
+    """What rides on one checkpoint. `told` are the events that are new, with their numbers."""
+
+    log: RunLog
+    held: Sequence[Held]
+    items: Sequence[_Item]
+    told: Sequence[Event]
+
+    def write(self, connection: Connection) -> Sequence[Check]:
+        """Write it, inside the checkpoint's transaction."""
+        journal.insert_events(connection, self.log.run.id, self.told)
+        return [check for item in self.items if item.write is not None for check in item.write(connection)]
+
+    def stored(self) -> None:
+        """It is stored, and rides no more."""
+        self.log.forget(self)
+
+    def committed(self) -> None:
+        """Tell its events."""
+        self.log.tell_all(self.told)
 
 
 def row_id(call: Call) -> str:

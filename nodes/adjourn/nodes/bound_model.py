@@ -52,14 +52,18 @@ class BoundModel:
         bound = self.quiet if tools_off else self.runnable
         inner = unbound(bound)
         own = on_this_loop(inner)
-        if not isinstance(bound, RunnableBinding):
-            return own.astream(messages)
-        if bound.bound is inner and not bound.config and not bound.config_factories:
+        if (
+            type(bound) is RunnableBinding
+            and bound.bound is inner
+            and not (bound.config or bound.config_factories)
+        ):
             # what it does, but for merging the ambient config into one that says nothing: a tenth of a small call
             return own.astream(messages, **bound.kwargs)
-        if own is not inner:
-            bound = bound.model_copy(update={"bound": own})
-        return bound.astream(messages)
+        if own is inner:
+            return bound.astream(messages)
+        if isinstance(bound, RunnableBinding):
+            return bound.model_copy(update={"bound": own}).astream(messages)
+        return own.astream(messages)
 
 
 def model_name(model: BaseChatModel) -> str:
