@@ -293,3 +293,26 @@ def test_messages_that_are_read_twice_are_equal_and_not_the_same(saver: SQLAlche
     second[0].content = "changed"
     assert compiled.get_state(config()).values["messages"] == third
     assert third[1].tool_calls[0]["args"]["deep"]["x"] == [1, 2.5, None]
+
+
+def test_why_a_node_failed_is_kept_as_a_text_and_nobody_is_warned_of_its_class(
+    saver: SQLAlchemySaver, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(Exception):
+        pass
+
+    def breaks(state: State) -> dict[str, Any]:
+        raise Broken("no disk")
+
+    graph = StateGraph(State)
+    graph.add_node("breaks", breaks)
+    graph.add_edge(START, "breaks")
+    compiled = graph.compile(checkpointer=saver)
+    with pytest.raises(Broken):
+        compiled.invoke({"turn": 1}, config())
+    assert compiled.get_state(config()).tasks[0].error == "Broken('no disk')"
+    assert (
+        scalar(saver, "SELECT value FROM checkpoint_writes WHERE channel = '__error__'")
+        == "\"Broken('no disk')\""
+    )
+    assert caplog.records == []

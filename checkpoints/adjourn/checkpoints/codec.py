@@ -194,6 +194,8 @@ class _Packing:
     def _pack_object(self, value: Any) -> Json:
         if array := pack_array(value):
             return tagged(*array)
+        if isinstance(value, BaseException):  # why a task failed: a text, as LangGraph's own savers keep it
+            return self.pack(repr(value))
         name, fields = self.codec.registry.take_apart(value)
         return {TAG: "object", "type": name, "v": self.pack(fields)}
 
