@@ -122,6 +122,10 @@ def test_the_demos_flow_goes_in_order_over_two_processes(newcomer: Newcomer) -> 
 def test_the_demos_supervisor_passes_a_specialists_question_on(newcomer: Newcomer) -> None:
     first = newcomer.demo("--supervisor")
     assert "logs" in first and "params_required" in first
+    # both speak at once, each in lines of its own
+    stand_in = "(I am the demo's stand-in: I follow fixed rules and am no language model.)"
+    for path in ("logs", "docs"):
+        assert f"[{path}] {stand_in} I look" in first
     again = newcomer.types(*newcomer.printed(first), status=0)
     assert "finished (answered)" in again and "HikariPool" in again
     with closing(sqlite3.connect(newcomer.folder / "adjourn-demo" / "adjourn.db")) as database:

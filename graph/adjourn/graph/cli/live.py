@@ -37,7 +37,7 @@ class Live:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._streaming = False  # the cursor stands behind text that may go on
-        self._said = ""  # the text of the step, as far as it was shown
+        self._said: dict[str, str] = {}  # by path: the text of the step, as far as it was shown
         self._shows: dict[type[Event], Show] = {
             RunStarted: self._run_started,
             StepStarted: self._step_started,
@@ -72,22 +72,26 @@ class Live:
         self._line(event, f"{say('run')} ", (event.run_id, "bold"), (parts, "dim"))
 
     def _step_started(self, event: StepStarted) -> None:
-        self._said = ""
+        self._said[event.path] = ""
         self._line(event, (self._screen.say("step", step=event.step), "dim"))
 
     def _text_delta(self, event: TextDelta) -> None:
+        if event.path:  # several specialists speak at once: what each says is shown when it is whole
+            return
         self._screen.raw(event.text)
-        self._said += event.text
-        self._streaming = bool(self._said) and not self._said.endswith("\n")
+        self._said[""] = said = self._said.get("", "") + event.text
+        self._streaming = bool(said) and not said.endswith("\n")
 
     def _text_discarded(self, event: TextDiscarded) -> None:
-        self._said = ""
+        if event.path:
+            return
+        self._said[""] = ""
         self._line(event, (self._screen.say("text_discarded", reason=event.reason), "yellow"))
 
     def _message(self, event: Message) -> None:
-        if event.text and not self._said:  # a model that does not stream
+        if event.text and not self._said.get(event.path):  # a specialist, or a model that does not stream
             self._line(event, event.text)
-        self._said = event.text
+        self._said[event.path] = event.text
 
     def _tool_call(self, event: ToolCall) -> None:
         arguments = "?" if event.arguments is None else short(event.arguments)
@@ -123,7 +127,9 @@ class Live:
         self._line(event, ("! ", "cyan"), (event.interrupt_id, "bold"), f" {taken}{told}", cut=True)
 
     def _finished(self, event: RunFinished) -> None:
-        if event.answer.strip() != self._said.strip():  # a forced stop's closing words are not streamed
+        if (
+            event.answer.strip() != self._said.get(event.path, "").strip()
+        ):  # a forced stop's closing words are not streamed
             self._line(event, event.answer)
         style = "green" if event.stop_reason == "answered" else "yellow"
         self._line(event, (f"{event.status} ({event.stop_reason})", style))
