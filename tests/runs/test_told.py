@@ -109,6 +109,7 @@ class Meter:
         self.leave()
 
 
+@pytest.mark.in_process  # a runner on two event loops at once
 @pytest.mark.parametrize("effect", ["read", "write"])
 async def test_c21_a_tool_s_own_bound_holds_over_all_runs_of_the_process(house, effect):
     meter = Meter()
