@@ -3,7 +3,7 @@
     python tests/bench/bench_turns.py [--rounds 3] [--docs]
 
 One read per turn, `sync` durability, both in this process and in turns; medians of rounds, and their ratio (below 1
-Adjourn is faster). `as shipped`: SqliteSaver leaves SQLite at synchronous=FULL, Adjourn is at NORMAL and syncs
+Adjourn is faster). Each side has had a run of two turns on another thread before: connections are open. `as shipped`: SqliteSaver leaves SQLite at synchronous=FULL, Adjourn is at NORMAL and syncs
 where a write must be on the disk; `FULL`: both at FULL. `--docs` writes the table into docs/compared.md.
 """
 
@@ -41,9 +41,15 @@ class Took:
 
 
 def model(turns: int) -> ScriptedModel:
-    """One call per turn, then an answer."""
-    script: list[Any] = [says("", call("look", {"query": str(n)}, id=f"c{n}")) for n in range(turns - 1)]
-    return ScriptedModel(turns=[*script, "done"], check=False)
+    """One call per turn, then an answer; before that a run of two turns."""
+
+    def script(turns: int) -> list[Any]:
+        return [
+            *(says("", call("look", {"query": str(n)}, id=f"c{n}")) for n in range(turns - 1)),
+            "done",
+        ]
+
+    return ScriptedModel(turns=[*script(2), *script(turns)], check=False)
 
 
 def look_of(size: int) -> Callable[[str], str]:
@@ -74,9 +80,14 @@ async def peer(turns: int, size: int, folder: Path, full: bool, clock: Clock) ->
     async with AsyncSqliteSaver.from_conn_string(str(folder / "state.db")) as saver:
         await saver.setup()
         agent = create_agent(model(turns), [look_of(size)], checkpointer=saver)
-        config: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": 10_000}
+
+        async def go(thread: str) -> None:
+            config: Any = {"configurable": {"thread_id": thread}, "recursion_limit": 10_000}
+            await agent.ainvoke({"messages": [{"role": "user", "content": "go"}]}, config, durability="sync")
+
+        await go("first")
         clock.start()
-        await agent.ainvoke({"messages": [{"role": "user", "content": "go"}]}, config, durability="sync")
+        await go("t")
         clock.stop()
 
 
@@ -88,6 +99,7 @@ async def ours(turns: int, size: int, folder: Path, full: bool, clock: Clock) ->
     database.setup()
     try:
         with Runner(graph, database) as runner:
+            await runner.start("go")
             clock.start()
             run = await runner.start("go")
             clock.stop()
