@@ -151,6 +151,8 @@ class RunLog:
         return None if row is None else StoredCall(row.outcome, row.result, row.error_code, row.attempts)
 
     def is_doubtful(self, call: Call) -> bool:
+        if not self._doubtful:
+            return False
         if not self._doubtful.isdisjoint(self._digests(call)):
             return True
         # one that was made with a key that is lost says nothing of any call: then each write is asked about
@@ -449,7 +451,7 @@ class RunLog:
         ended_at = now()
         if outcome.state is CallState.UNKNOWN:
             self._doubtful.add(self._digest(call))
-        elif outcome.state is CallState.OK:
+        elif outcome.state is CallState.OK and self._doubtful:
             self._doubtful.difference_update(self._digests(call))
         values: dict[str, Any] = {
             "error_code": outcome.code.value if outcome.code else None,
