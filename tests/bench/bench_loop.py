@@ -91,23 +91,35 @@ async def theirs(model: BaseChatModel, reads: Any, url: str) -> AsyncIterator[Ag
     )
     async with opened as saver:
         await saver.setup()
-        agent = create_agent(model, [reads], checkpointer=saver)
+        yield peer(model, reads, saver)
 
-        def given(thread: str) -> Any:
-            config = {"configurable": {"thread_id": thread}, "recursion_limit": 1_000}
-            return {"input": {"messages": [HumanMessage("go")]}, "config": config, "durability": "sync"}
 
-        async def go(thread: str) -> None:
-            state = await agent.ainvoke(**given(thread))
-            assert state["messages"][-1].text == "done"
+@asynccontextmanager
+async def without_store(model: BaseChatModel, reads: Any, url: str) -> AsyncIterator[Agent]:
+    """create_agent that stores nothing: what LangGraph and LangChain take by themselves."""
+    yield peer(model, reads, None)
 
-        async def listen(thread: str) -> int:
-            heard = [
-                bool(piece.text) async for piece, _ in agent.astream(**given(thread), stream_mode="messages")
-            ]
-            return sum(heard)
 
-        yield Agent(go, listen)
+def peer(model: BaseChatModel, reads: Any, saver: Any) -> Agent:
+    """create_agent over a saver, or without one."""
+    agent = create_agent(model, [reads], checkpointer=saver)
+
+    def given(thread: str) -> Any:
+        config = {"configurable": {"thread_id": thread}, "recursion_limit": 1_000}
+        durable = {} if saver is None else {"durability": "sync"}
+        return {"input": {"messages": [HumanMessage("go")]}, "config": config, **durable}
+
+    async def go(thread: str) -> None:
+        state = await agent.ainvoke(**given(thread))
+        assert state["messages"][-1].text == "done"
+
+    async def listen(thread: str) -> int:
+        heard = [
+            bool(piece.text) async for piece, _ in agent.astream(**given(thread), stream_mode="messages")
+        ]
+        return sum(heard)
+
+    return Agent(go, listen)
 
 
 @asynccontextmanager
@@ -196,6 +208,9 @@ async def table(rounds: int) -> list[str]:
         lines.append(line("50 runs at once, SQLite", "turns/s", took, digits=0))
         took = await rounds_of(turns_per_s, servers, "postgresql", rounds)
         lines.append(line("50 runs at once, PostgreSQL", "turns/s", took, " (2)", digits=0))
+        alone = statistics.median([await turns_per_s(without_store, "") for _ in range(rounds)])
+        lines.append(f"| the same without any store | turns/s | {alone:,.0f} | | |")
+        print(lines[-1], flush=True)
         took = await rounds_of(streamed_s, servers, "file", rounds)
         lines.append(line("a streamed turn of 12,800 fragments, SQLite", "CPU s", took, digits=2))
     return lines
