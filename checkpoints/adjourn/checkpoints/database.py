@@ -291,10 +291,27 @@ def _to_wal(connection: sqlite3.Connection) -> None:
             time.sleep(0.01)
 
 
+def _prepared(url: sa.URL) -> tuple[sa.URL, dict[str, Any]]:
+    """The URL as libpq knows it, and what psycopg is told: `prepare_threshold=none` lets it prepare no statement, for
+    poolers that hand each transaction to another connection and know none of them."""
+    wanted = url.query.get("prepare_threshold") if url.get_backend_name() == "postgresql" else None
+    if wanted is None:
+        return url, {}
+    if wanted != "none":
+        raise StoreError("prepare_threshold can only be none in a store's URL: then no statement is prepared")
+    return url.difference_update_query(["prepare_threshold"]), {"prepare_threshold": None}
+
+
 def _server_engine(url: sa.URL) -> Engine:
+    url, told = _prepared(url)
     # MySQL's default, REPEATABLE READ, would show a writer that waited for a row what was there before it waited
     engine = sa.create_engine(
-        url, pool_size=WORKERS, max_overflow=WORKERS, isolation_level="READ COMMITTED", pool_use_lifo=True
+        url,
+        connect_args=told,
+        pool_size=WORKERS,
+        max_overflow=WORKERS,
+        isolation_level="READ COMMITTED",
+        pool_use_lifo=True,
     )
     if engine.dialect.name == "postgresql":
         event.listen(engine, "connect", _bound_idleness)

@@ -75,7 +75,7 @@ async def _listen(database: Database, channel: LiteralString, heard: Callable[[s
 async def _listen_once(database: Database, channel: LiteralString, heard: Callable[[str], object]) -> None:
     import psycopg
 
-    words, settings = database.engine.dialect.create_connect_args(database.url)
+    words, settings = database.engine.dialect.create_connect_args(database.engine.url)
     async with await psycopg.AsyncConnection.connect(*words, **settings, autocommit=True) as connection:
         await connection.execute(f"LISTEN {channel}")
         heard("")  # what was rung before it listened
