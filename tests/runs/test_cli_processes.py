@@ -144,3 +144,23 @@ def test_nothing_is_coloured_or_wrapped_in_a_pipe(folder: Path) -> None:
     shown = adjourn(folder, "show", re.findall(r"run_\w+", first.stdout)[0])
     assert "\x1b" not in first.stdout + shown.stdout
     assert f"  {message}" in shown.stdout.splitlines()
+
+
+def test_a_process_that_stays_keeps_what_it_has_loaded_from_the_collector(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(
+        "from adjourn.graph import build_react\n"
+        "from adjourn.nodes import ScriptedModel\n"
+        "graph = build_react(ScriptedModel(turns=['x']))\n"
+    )
+    script = (
+        "import gc\n"
+        "from adjourn.graph.cli.apps import load, load_to_stay\n"
+        "load('app.py:graph')\n"
+        "before = gc.get_freeze_count()\n"
+        "graph = load_to_stay('app.py:graph')\n"
+        "print(before, gc.get_freeze_count() > 100_000, graph.get_name())\n"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert said.stdout.split() == ["0", "True", "react"]

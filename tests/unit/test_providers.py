@@ -562,4 +562,4 @@ def test_what_was_made_goes_with_its_message():
     assert memory.of(message) is not None and memory.of(AIMessage("x", id="m")) is None
     del message
     gc.collect()
-    assert memory._made == {}
+    assert memory._kept == {}

@@ -86,3 +86,9 @@ def outbox_of(config: RunnableConfig) -> Outbox | None:
     """The outbox that a config carries."""
     found: Outbox | None = config.get("configurable", {}).get(OUTBOX)
     return found
+
+
+def is_frozen(config: RunnableConfig) -> bool:
+    """Whether nobody changes messages in place: see `Outbox.frozen`."""
+    outbox = outbox_of(config)
+    return outbox is not None and outbox.frozen

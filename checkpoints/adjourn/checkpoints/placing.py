@@ -122,7 +122,7 @@ class Placing:
             self._messages.append({"thread": self._thread, "seq": seq, **row._asdict()})
         else:
             self.names_old_rows = True
-        return self._memory.remember_message(message, seq, row.hash)
+        return self._memory.remember_message(message, seq, row.hash, frozen=self._frozen)
 
     def _value_row(self, text: str, size: str = "part") -> int:
         row_hash = hash_of_value(text)

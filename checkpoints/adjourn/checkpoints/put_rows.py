@@ -152,6 +152,7 @@ class WritesPut:
     writes: Sequence[tuple[str, Any]]
     task_id: str
     task_path: str
+    frozen: bool = False  # see `Outbox.frozen`
 
     def store(self, connection: Connection, memory: ThreadMemory, codec: Codec) -> None:
         """Store it. Ordinary writes that are stored already stay; errors, interrupts and answers are
@@ -163,7 +164,7 @@ class WritesPut:
         thread, namespace = know_namespace(connection, memory, self.where.thread_id, self.where.ns)
         if self.where.checkpoint_id and (head := memory.heads.get((self.where.ns, self.where.checkpoint_id))):
             continue_blocks(connection, memory, self.where.ns, head.references)
-        placing = Placing(memory, thread, self.where.ns, codec)
+        placing = Placing(memory, thread, self.where.ns, codec, frozen=self.frozen)
         rows = self._rows(placing, namespace)
         placing.insert(connection)
         keep = [row for row in rows if row["idx"] >= 0]

@@ -28,7 +28,7 @@ from adjourn.checkpoints.checkpoint_lists import Page, read_page
 from adjourn.checkpoints.codec import Codec
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.delta_history import read_delta_history
-from adjourn.checkpoints.hooks import Held, Ride, fence_of, outbox_of
+from adjourn.checkpoints.hooks import Held, Ride, fence_of, is_frozen, outbox_of
 from adjourn.checkpoints.put_rows import CheckpointPut, Where, WritesPut
 from adjourn.checkpoints.reading import CheckpointRow, ThreadReader
 from adjourn.checkpoints.riding import Riders, may_ride
@@ -175,13 +175,8 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         new_versions: ChannelVersions,
     ) -> tuple[RunnableConfig, Ride | None]:
         where = Where.of(config)
-        outbox = outbox_of(config)
         put = CheckpointPut(
-            where,
-            checkpoint,
-            get_checkpoint_metadata(config, metadata),
-            new_versions,
-            frozen=outbox is not None and outbox.frozen,
+            where, checkpoint, get_checkpoint_metadata(config, metadata), new_versions, is_frozen(config)
         )
         ride = self._writer.put(config, put)
         named = {"thread_id": where.thread_id, "checkpoint_ns": where.ns, "checkpoint_id": checkpoint["id"]}
@@ -195,7 +190,7 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         Storing a task's writes again changes nothing, except for errors, interrupts and answers, which are
         replaced.
         """
-        put = WritesPut(Where.of(config), writes, task_id, task_path)
+        put = WritesPut(Where.of(config), writes, task_id, task_path, is_frozen(config))
         work = partial(put.send, codec=self.codec)
         if _is_held(config, work):
             return
@@ -291,7 +286,7 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """`put_writes`, on a worker thread."""
-        put = WritesPut(Where.of(config), writes, task_id, task_path)
+        put = WritesPut(Where.of(config), writes, task_id, task_path, is_frozen(config))
         work = partial(put.send, codec=self.codec)
         if _is_held(config, work):
             return

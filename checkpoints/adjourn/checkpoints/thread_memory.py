@@ -36,11 +36,11 @@ _extra_of = operator.attrgetter("__pydantic_extra__")
 
 @dataclass(slots=True)
 class Remembered:
-    """A stored message, with a copy of its fields to find changes in place."""
+    """A stored message, with a copy of its fields to find changes in place; None: nobody makes any."""
 
     seq: int
     message: BaseMessage
-    fields: dict[str, Any]
+    fields: dict[str, Any] | None
     extra: dict[str, Any] | None
 
     def is_unchanged(self, message: Any) -> bool:
@@ -48,10 +48,9 @@ class Remembered:
 
         Not seen: a change in place that Python holds for equal, as from `1` to `True`.
         """
-        return (
-            message is self.message
-            and message.__dict__ == self.fields
-            and message.__pydantic_extra__ == self.extra
+        return message is self.message and (
+            self.fields is None
+            or (message.__dict__ == self.fields and message.__pydantic_extra__ == self.extra)
         )
 
 
@@ -62,7 +61,7 @@ class PlacedList:
         self.entries: list[Remembered] = []
         self.ranges: Ranges = []
         self._messages: list[BaseMessage] = []
-        self._fields: list[dict[str, Any]] = []
+        self._fields: list[dict[str, Any] | None] = []
         self._extras: list[dict[str, Any] | None] = []
 
     def append(self, entries: list[Remembered]) -> None:
@@ -159,11 +158,19 @@ class ThreadMemory:
         return self.thread
 
     def remember_message(
-        self, message: BaseMessage, seq: int, row_hash: str, fields: dict[str, Any] | None = None
+        self,
+        message: BaseMessage,
+        seq: int,
+        row_hash: str,
+        fields: dict[str, Any] | None = None,
+        *,
+        frozen: bool = False,
     ) -> Remembered:
         """This message object is stored under `seq`. `fields`: a copy of its fields that nobody changes, for
-        a message without others; None: a copy is made."""
-        if fields is None:
+        a message without others; None: a copy is made, unless nobody changes the message in place (`frozen`)."""
+        if frozen:
+            entry = Remembered(seq, message, None, None)
+        elif fields is None:
             entry = Remembered(seq, message, snapshot(message.__dict__), snapshot(message.__pydantic_extra__))
         else:
             entry = Remembered(seq, message, fields, _NO_FIELDS)

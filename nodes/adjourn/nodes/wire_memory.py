@@ -26,23 +26,32 @@ class Made:
     left_out: bool = False
 
 
+class _Kept(weakref.ref[AIMessage]):
+    """A message, while it is there, and what was made of it. One object each: the collector looks at all of them."""
+
+    __slots__ = ("key", "made")
+    key: int
+    made: Made
+
+
 class Memory:
     """What was made of each turn that is still there."""
 
     def __init__(self) -> None:
-        self._made: dict[int, tuple[weakref.ref[AIMessage], Made]] = {}
+        self._kept: dict[int, _Kept] = {}
+        self._gone = self._forget
 
     def of(self, message: AIMessage) -> Made | None:
         """What was made of this very message; None: nothing yet."""
-        found = self._made.get(id(message))
-        return found[1] if found is not None and found[0]() is message else None
+        kept = self._kept.get(id(message))
+        return kept.made if kept is not None and kept() is message else None
 
     def keep(self, message: AIMessage, made: Made) -> None:
         """Remember it until the message is gone."""
-        key = id(message)
+        kept = _Kept(message, self._gone)
+        kept.key, kept.made = id(message), made
+        self._kept[kept.key] = kept
 
-        def forget(gone: "weakref.ref[AIMessage]") -> None:
-            if (found := self._made.get(key)) is not None and found[0] is gone:
-                del self._made[key]
-
-        self._made[key] = (weakref.ref(message, forget), made)
+    def _forget(self, gone: _Kept) -> None:
+        if self._kept.get(gone.key) is gone:
+            del self._kept[gone.key]

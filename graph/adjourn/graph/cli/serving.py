@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from adjourn.checkpoints.errors import UsageError
-from adjourn.graph.cli.apps import load
+from adjourn.graph.cli.apps import load_to_stay
 from adjourn.graph.cli.options import LOG_VARIABLE, TOKENS_VARIABLE
 from adjourn.graph.cli.screen import Screen
 from adjourn.graph.cli.settings import Settings
@@ -40,7 +40,7 @@ def serve(
     from adjourn.graph.server.serve import serve as serve_app
 
     access = access_for(host, tokens=_tokens(tokens_file), person=by or _user(), names=tuple(names))
-    graph = load(settings.app)  # before the store: a wrong app makes no file
+    graph = load_to_stay(settings.app)  # before the store: a wrong app makes no file
     _log_to_stderr()
     screen = Screen(settings)
     with (

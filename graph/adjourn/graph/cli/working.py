@@ -8,7 +8,7 @@ import signal
 import sys
 
 from adjourn.checkpoints.errors import UsageError
-from adjourn.graph.cli.apps import load
+from adjourn.graph.cli.apps import load_to_stay
 from adjourn.graph.cli.options import LOG_VARIABLE
 from adjourn.graph.cli.screen import Screen
 from adjourn.graph.cli.settings import Settings
@@ -28,7 +28,7 @@ def work(
     health_port: int | None,
 ) -> int:
     """Work until SIGTERM or Ctrl-C; then hand the runs back. Gives the exit status: 0, or 4 when some still worked."""
-    graph = load(settings.app)  # before the store: a wrong app makes no file
+    graph = load_to_stay(settings.app)  # before the store: a wrong app makes no file
     _log_to_stderr()
     with opened(settings.store, create=True) as database, Runner(graph, database, lease_s=lease_s) as runner:
         worker = Worker(
