@@ -2,14 +2,16 @@
 
 import asyncio
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing, suppress
 
 import pytest
 from runs.shop import Shop
 
-from adjourn.checkpoints.errors import NotResumable
+from adjourn.checkpoints.errors import LeaseLost, NotResumable
 from adjourn.graph import Limits, starts
 from adjourn.nodes import Happened, ScriptedModel, ToolContext, approve, tool
 from adjourn.nodes.scripted import Fails, call, says
@@ -333,3 +335,40 @@ async def test_c59_a_run_whose_owner_is_dead_is_ended_after_its_lease(house):
     stopped = await runner.cancel("run_d")
     assert (stopped.status, stopped.stop_reason) == ("cancelled", "cancelled")
     assert house.models[0].requests == []
+
+
+@pytest.mark.in_process  # its own lease
+async def test_c34_c59_a_cancel_by_the_next_owner_keeps_the_outcomes_that_the_dead_one_had_stored(
+    house, rows, url
+):
+    told, may_end = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="read")
+    async def quick() -> str:
+        """Quick."""
+        return "brought"
+
+    @tool(effect="read")
+    async def stuck() -> str:
+        """Stuck."""
+        await may_end.wait()
+        return "too late"
+
+    def hear(event):
+        if event.word == "tool_result":
+            told.set()
+
+    calls = says("", call("quick", {}, id="q"), call("stuck", {}, id="s"))
+    runner, other = (house.runner([calls, "end"], tools=[quick, stuck]) for _ in range(2))
+    running = asyncio.create_task(runner.start("go", run_id="run_c", on_event=hear))
+    await told.wait()
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection, connection:
+        connection.execute("UPDATE runs SET lease_until = '2000-01-01T00:00:00.000000Z'")
+    stopped = await other.cancel("run_c")
+    may_end.set()
+    with suppress(LeaseLost):
+        await running
+    assert (stopped.status, stopped.stop_reason) == ("cancelled", "cancelled"), stopped.error
+    assert [(one.tool, one.outcome) for one in stopped.calls] == [("quick", "ok"), ("stuck", "cancelled")]
+    told_once = rows("SELECT key FROM events WHERE type = 'tool_result' ORDER BY number")
+    assert [one["key"] for one in told_once] == ["tool_result:1:q", "tool_result:1:s"]

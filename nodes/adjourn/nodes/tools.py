@@ -322,11 +322,9 @@ class _Batch:
 
     async def _outcome_of(self, call: Call) -> Outcome | None:
         """What the call comes to; None: it had its outcome, was refused one, or waits for a person."""
-        ledger = self.run_context.ledger
-        stored = ledger.stored(self.step, call["id"])
-        if stored is not None and stored.observation is not None:  # C-34
-            call["state"], call["observation"] = stored.state, stored.observation
+        if self._had_ended(call):
             return None
+        stored = self.run_context.ledger.stored(self.step, call["id"])
         tool = self.tools.get(call["name"])
         outcome = await self._settle_lost(call, tool) if self._in_doubt(call) else None
         if call["state"] == CallState.WAITING:
@@ -334,6 +332,14 @@ class _Batch:
         if outcome is None and not await self._may_run(call, tool):
             return None
         return outcome or await self.executor.execute(call, attempts=stored.attempts if stored else 0)
+
+    def _had_ended(self, call: Call) -> bool:
+        """Whether the call has its outcome from an owner that died before the superstep's end: it is kept (C-34)."""
+        stored = self.run_context.ledger.stored(self.step, call["id"])
+        if stored is None or stored.observation is None:
+            return False
+        call["state"], call["observation"] = stored.state, stored.observation
+        return True
 
     async def _settle_lost(self, call: Call, tool: Tool | None) -> Outcome | None:
         """A write that was started by an owner that died (C-35). None: it may run (again), or a person is asked."""
@@ -395,7 +401,7 @@ class _Batch:
     async def _settle_rest(self, reason: StopReason, running: Sequence[Call]) -> None:
         """Settle each call that has not ended; `running` are those of the batch that was stopped."""
         for call in self.calls:
-            if not is_final(call):
+            if not is_final(call) and not self._had_ended(call):
                 outcome = await stopped(
                     call,
                     self.executor,
