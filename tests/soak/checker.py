@@ -120,6 +120,15 @@ def events_tell_the_run(store: Store) -> Problems:
 
 
 @invariant
+def no_run_failed(store: Store) -> Problems:
+    """C-58: a run fails when its model cannot be asked, which this one always can. Whatever dies is recovered."""
+    for events in store.events.values():
+        for one in events:
+            if one["type"] == "run_failed":
+                yield f"run {one['run_id']} failed: {one['data']}"
+
+
+@invariant
 def events_tell_each_call_once(store: Store) -> Problems:
     """C-63: one `tool_result` for each call that has its final outcome, with that outcome."""
     for run_id, calls in _by_run(store.calls).items():

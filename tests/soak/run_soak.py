@@ -96,12 +96,13 @@ class Soak:
         self._drivers.clear()
 
     def _settle(self) -> None:
-        process = self._hire(settle=True)
-        process.join(SETTLE_S)
-        if process.exitcode != 0:
-            raise AssertionError(
-                f"the store does not come to rest in {SETTLE_S:.0f} s (status {process.exitcode})"
-            )
+        until = time.monotonic() + SETTLE_S
+        for process in [self._hire(settle=True) for _ in range(self.count)]:
+            process.join(max(0.0, until - time.monotonic()))
+            if process.exitcode != 0:
+                raise AssertionError(
+                    f"the store does not come to rest in {SETTLE_S:.0f} s (status {process.exitcode})"
+                )
         self._drivers.clear()
 
     def done(self) -> Counter[str]:

@@ -110,6 +110,7 @@ BROKEN = {
         f"UPDATE events SET type = 'run_finished' WHERE type = 'step_started' AND run_id = {ONE_RUN}",
         f"UPDATE events SET data = '{{}}' WHERE type = 'run_finished' AND run_id = {ONE_RUN}",
     ],
+    "no_run_failed": [f"UPDATE events SET type = 'run_failed' WHERE number = 2 AND run_id = {ONE_RUN}"],
     "events_tell_each_call_once": [
         "UPDATE events SET type = 'message' WHERE type = 'tool_result'",
         'UPDATE events SET data = replace(data, \'"outcome": "ok"\', \'"outcome": "failed"\') WHERE type = \'tool_result\'',
