@@ -27,7 +27,7 @@ from store.processes import PROCESSES
 SECONDS = float(os.environ.get("ADJOURN_SOAK_S", "600"))
 DRIVERS = 4
 KILL_S = (0.5, 3.0)  # between two kills
-SETTLE_S = 300.0  # a bound on what a sound store needs to come to rest
+SETTLE_S = 900.0  # a bound on what a sound store needs to come to rest: ten minutes leave two thousand runs that wait
 TOLD_S = 10.0  # between two lines about how it goes on
 
 
