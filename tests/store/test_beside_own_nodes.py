@@ -7,13 +7,13 @@ from typing import Annotated, TypedDict
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import END, START, StateGraph
+from store.stored_runs import run_row
 
 from adjourn.checkpoints import journal
-from adjourn.checkpoints.database import Database, now
+from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import LeaseLost
 from adjourn.checkpoints.events import StepStarted
 from adjourn.checkpoints.hooks import FENCE, OUTBOX
-from adjourn.checkpoints.records import RunRow
 from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.graph import Runner
 from adjourn.graph.routes import ROUTES
@@ -149,17 +149,7 @@ async def test_c53_c65_checkpoints_of_a_branch_beside_it_lose_nothing_of_a_loop(
 
 def test_c65_a_put_that_begins_before_the_last_one_was_told_forgets_none_of_its_events(shared_url):
     heard = []
-    at = now()
-    row = RunRow(
-        id="r",
-        thread_id="t",
-        graph="g",
-        signature="s",
-        input="x",
-        status="running",
-        created_at=at,
-        updated_at=at,
-    )
+    row = run_row("r", thread_id="t")
     with SQLAlchemySaver(shared_url) as saver:
         saver.database.write(lambda c: journal.insert_run(c, row))
         log = RunLog(saver.database, row, Before(), heard.append, Masker())
@@ -181,17 +171,7 @@ def test_c65_a_put_that_begins_before_the_last_one_was_told_forgets_none_of_its_
 
 
 def test_c90_a_put_of_a_stale_owner_is_refused_with_and_without_rows(shared_url):
-    at = now()
-    row = RunRow(
-        id="r",
-        thread_id="t",
-        graph="g",
-        signature="s",
-        input="x",
-        status="running",
-        created_at=at,
-        updated_at=at,
-    )
+    row = run_row("r", thread_id="t")
     database = Database(shared_url)
     with SQLAlchemySaver(database) as saver:
         database.write(lambda c: journal.insert_run(c, row))

@@ -1,29 +1,17 @@
 """What runs spend, on every engine: per step, per run, and below a run (C-53)."""
 
-from dataclasses import replace
 from functools import partial
 
 import pytest
+from store.stored_runs import run_row
 
-from adjourn.checkpoints import journal
+from adjourn.checkpoints import family, journal
 from adjourn.checkpoints.database import Database, now
 from adjourn.checkpoints.records import RunRow, StepRow
 
 
 def run(run_id: str, parent: str | None = None, **more: int | float) -> RunRow:
-    at = now()
-    made = RunRow(
-        id=run_id,
-        thread_id=run_id,
-        graph="g",
-        signature="s",
-        input="x",
-        status="finished",
-        created_at=at,
-        updated_at=at,
-        parent_run_id=parent,
-    )
-    return replace(made, **more)  # type: ignore[arg-type]
+    return run_row(run_id, status="finished", parent_run_id=parent, **more)
 
 
 def step(number: int, cost: float, cached: int | None = None) -> StepRow:
@@ -63,15 +51,15 @@ def test_c53_steps_add_up_on_the_run_and_the_last_word_counts_no_step(database: 
 
 def test_c53_what_is_spent_below_a_run_counts_all_generations_and_no_strangers(database: Database) -> None:
     database.setup()
-    family = [
+    relatives = [
         run("boss", input_tokens=1_000),
         run("kid", "boss", input_tokens=30, output_tokens=5, cost=0.5),
         run("other", "boss", input_tokens=20, cost=0.25),
         run("grandkid", "kid", input_tokens=7, cost=0.125),
         run("stranger", "else", input_tokens=9_000, cost=9.0),
     ]
-    for one in family:
+    for one in relatives:
         database.write(lambda c, one=one: journal.insert_run(c, one))  # type: ignore[misc]
-    assert database.read(lambda c: journal.spent_below(c, "boss")) == (62, 0.875)
-    assert database.read(lambda c: journal.spent_below(c, "kid")) == (7, 0.125)
-    assert database.read(lambda c: journal.spent_below(c, "grandkid")) == (0, 0.0)
+    assert database.read(lambda c: family.spent_below(c, "boss")) == (62, 0.875)
+    assert database.read(lambda c: family.spent_below(c, "kid")) == (7, 0.125)
+    assert database.read(lambda c: family.spent_below(c, "grandkid")) == (0, 0.0)

@@ -1,12 +1,11 @@
 """Statements of one block on every engine: what waits for what, what is counted, and how errors come out."""
 
-from typing import Any
-
 import pytest
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
+from store.stored_runs import run_row
 
 from adjourn.checkpoints import journal
 from adjourn.checkpoints.compiled import ROWS_AT_ONCE, Statement, in_one_go
@@ -14,7 +13,7 @@ from adjourn.checkpoints.database import Database, now
 from adjourn.checkpoints.errors import IllegalMove, LeaseLost
 from adjourn.checkpoints.events import StepStarted
 from adjourn.checkpoints.lifecycle import CallState
-from adjourn.checkpoints.records import CallRow, RunRow, StepRow
+from adjourn.checkpoints.records import CallRow, StepRow
 from adjourn.checkpoints.run_schema import audit
 
 NOTE = Statement(
@@ -34,12 +33,6 @@ def notes(connection: Connection) -> list[str]:
 
 def note(connection: Connection, *actions: str) -> None:
     NOTE.change_many(connection, [{"action": one} for one in actions])
-
-
-def run(run_id: str, **more: Any) -> RunRow:
-    at = now()
-    facts: dict[str, Any] = {"graph": "g", "signature": "s", "input": "x", "status": "running"}
-    return RunRow(id=run_id, thread_id=run_id, created_at=at, updated_at=at, **(facts | more))
 
 
 def call(call_id: str) -> CallRow:
@@ -80,7 +73,7 @@ def test_inserts_of_many_tables_are_all_there_at_the_end(database: Database) -> 
     def work(connection: Connection) -> None:
         with in_one_go(connection):
             note(connection, "before")
-            journal.insert_run(connection, run("r"))
+            journal.insert_run(connection, run_row("r"))
             journal.insert_calls(connection, [call("a"), call("b")])
             note(connection, "behind")
             journal.insert_calls(connection, [call("c")])
@@ -155,7 +148,7 @@ def test_c53_c90_a_step_is_counted_with_the_numbers_of_its_events_and_not_by_a_s
     database: Database,
 ) -> None:
     at = now()
-    row = run("r", fence=3)
+    row = run_row("r", fence=3)
     step = StepRow(
         run_id="r",
         step=2,

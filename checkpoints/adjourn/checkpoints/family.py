@@ -1,9 +1,10 @@
-"""Runs that work for other runs, inside a transaction of the caller's: who is below a run, and who is at the top."""
+"""Runs that work for other runs, inside a transaction of the caller's: who is below a run,
+what they spent, and who is at the top."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, func, or_, select
+from sqlalchemy import CTE, Connection, Select, bindparam, func, literal_column, or_, select
 
 from adjourn.checkpoints import journal
 from adjourn.checkpoints.compiled import Statement
@@ -20,13 +21,29 @@ _children = Statement(
 )
 
 
+def _tree() -> CTE:
+    """The runs that work for a run, and for those: `id`, and `depth`, 1 for those that work for it itself."""
+    first = select(runs.c.id, literal_column("1").label("depth")).where(
+        runs.c.parent_run_id == bindparam("id_")
+    )
+    found = first.cte("below", recursive=True)
+    more = select(runs.c.id, found.c.depth + literal_column("1"))
+    return found.union_all(more.where(runs.c.parent_run_id == found.c.id))
+
+
 def _nearest_first() -> Select[*tuple[Any, ...]]:
-    found = journal.below(bindparam("id_"))
+    found = _tree()
     joined = select(runs.c.id, runs.c.status).join(found, found.c.id == runs.c.id)
     return joined.order_by(found.c.depth, runs.c.created_at, runs.c.id)
 
 
 _below = Statement(lambda _: _nearest_first())
+_spent_below = Statement(
+    lambda _: select(
+        func.coalesce(func.sum(runs.c.input_tokens + runs.c.output_tokens), 0),
+        func.coalesce(func.sum(runs.c.cost), 0.0),
+    ).where(runs.c.id.in_(select(_tree().c.id)))
+)
 
 
 def children(connection: Connection, run_id: str) -> list[str]:
@@ -44,6 +61,18 @@ def live_below(connection: Connection, run_id: str) -> list[str]:
     ended = (RunStatus.FINISHED, RunStatus.CANCELLED)
     rows = _below.rows(connection, {"id_": run_id})
     return [one for one, status in reversed(rows) if status not in ended]
+
+
+def spent_below(connection: Connection, run_id: str) -> tuple[int, float]:
+    """Tokens and cost of all runs that work for this one, and for those."""
+    row = _spent_below.first(connection, {"id_": run_id})
+    return (0, 0.0) if row is None else (int(row[0]), float(row[1]))
+
+
+def spent_with_below(connection: Connection, run_id: str) -> tuple[int, float]:
+    """Tokens and cost of a run and of all that work for it. Raises `RunNotFound`."""
+    run, (tokens, cost) = journal.read_run(connection, run_id), spent_below(connection, run_id)
+    return run.input_tokens + run.output_tokens + tokens, run.cost + cost
 
 
 def count_children(connection: Connection, run_id: str, *, but: Iterable[str] = ()) -> int:

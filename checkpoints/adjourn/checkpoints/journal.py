@@ -9,8 +9,6 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
-    CTE,
-    BindParameter,
     ClauseElement,
     ColumnElement,
     Connection,
@@ -19,7 +17,6 @@ from sqlalchemy import (
     bindparam,
     func,
     insert,
-    literal_column,
     null,
     or_,
     select,
@@ -543,35 +540,6 @@ _begun_in_vain = Statement(
         .order_by(runs.c.created_at.desc(), runs.c.id.desc())
     )
 )
-
-
-def below(run_id: BindParameter[str]) -> CTE:
-    """The runs that work for a run, and for those: `id`, and `depth`, 1 for those that work for it itself."""
-    first = select(runs.c.id, literal_column("1").label("depth")).where(runs.c.parent_run_id == run_id)
-    found = first.cte("below", recursive=True)
-    more = select(runs.c.id, found.c.depth + literal_column("1"))
-    return found.union_all(more.where(runs.c.parent_run_id == found.c.id))
-
-
-_below = below(bindparam("id_"))
-_spent_below = Statement(
-    lambda _: select(
-        func.coalesce(func.sum(runs.c.input_tokens + runs.c.output_tokens), 0),
-        func.coalesce(func.sum(runs.c.cost), 0.0),
-    ).where(runs.c.id.in_(select(_below.c.id)))
-)
-
-
-def spent_below(connection: Connection, run_id: str) -> tuple[int, float]:
-    """Tokens and cost of all runs that work for this one, and for those."""
-    row = _spent_below.first(connection, {"id_": run_id})
-    return (0, 0.0) if row is None else (int(row[0]), float(row[1]))
-
-
-def spent_with_below(connection: Connection, run_id: str) -> tuple[int, float]:
-    """Tokens and cost of a run and of all that work for it. Raises `RunNotFound`."""
-    run, (tokens, cost) = read_run(connection, run_id), spent_below(connection, run_id)
-    return run.input_tokens + run.output_tokens + tokens, run.cost + cost
 
 
 def read_steps(connection: Connection, run_id: str) -> list[StepRow]:

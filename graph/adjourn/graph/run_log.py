@@ -299,7 +299,7 @@ class RunLog:
 
     async def spent_below(self) -> Spent:
         tokens, cost = await self._database.aread(
-            lambda connection: journal.spent_below(connection, self.run.id)
+            lambda connection: family.spent_below(connection, self.run.id)
         )
         return Spent(tokens, cost)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adjourn.checkpoints import journal
+from adjourn.checkpoints import family
 from adjourn.checkpoints.database import Database
 from adjourn.graph.react import Graph, limits_of, permission_of
 from adjourn.nodes.delegation import Gate
@@ -22,7 +22,7 @@ class Budgets:
         """See `Budget.are_spent`."""
         for run_id, limits in self.of:
             tokens, cost = await self.database.aread(
-                lambda connection, one=run_id: journal.spent_with_below(connection, one)  # type: ignore[misc]
+                lambda connection, one=run_id: family.spent_with_below(connection, one)  # type: ignore[misc]
             )
             if limits.is_spent(tokens, cost):
                 return True
