@@ -62,8 +62,8 @@ def shares(turns: int) -> Counter[str]:
     profiles: list[cProfile.Profile] = []
     soon = Database.soon
 
-    def watched(self: Database, work: Callable[[], Any], *, writes: bool = False) -> Any:
-        return soon(self, profiled(work, profiles), writes=writes)
+    def watched(self: Database, work: Callable[[], Any], **told: Any) -> Any:
+        return soon(self, profiled(work, profiles), **told)
 
     async def drive(count: int) -> None:
         with tempfile.TemporaryDirectory() as folder:

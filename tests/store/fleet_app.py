@@ -9,6 +9,7 @@ import random
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 from adjourn.graph import Runner, build_react
 from adjourn.graph.react import Graph
@@ -64,12 +65,17 @@ def graph(effects: Path, look_s: float = 0.0) -> Graph:
     return build_react(ScriptedModel(turns=turns, by_history=True), tools(effects, look_s), name="fleet")
 
 
-def work(url: str, effects: str, lease_s: float, concurrency: int, look_s: float = 0.0) -> None:
-    """The body of a worker's process: it works until SIGTERM, or until it is killed."""
+def work(
+    url: str, effects: str, lease_s: float, concurrency: int, look_s: float = 0.0, *, listens: Any = None
+) -> None:
+    """The body of a worker's process: it works until SIGTERM, to which it listens once it says so, or until it is
+    killed."""
 
     async def until_told() -> None:
         stop = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+        if listens is not None:
+            listens.set()
         await worker.work(stop)
 
     with Runner(graph(Path(effects), look_s), url, lease_s=lease_s) as runner:

@@ -49,13 +49,16 @@ class Fleet:
         self.kills = 0
         self._given = (url, str(self.effects), lease_s, concurrency)
         self._workers: list[Any] = []
+        self._listens: dict[Any, Any] = {}
         self.desk = Runner(fleet_app.graph(self.effects), url, detached=True)
 
     def hire(self) -> Any:
         """Another worker."""
-        worker = PROCESSES.Process(target=fleet_app.work, args=self._given)
+        listens = PROCESSES.Event()
+        worker = PROCESSES.Process(target=fleet_app.work, args=self._given, kwargs={"listens": listens})
         worker.start()
         self._workers.append(worker)
+        self._listens[worker] = listens
         return worker
 
     def kill(self, worker: Any) -> None:
@@ -152,6 +155,7 @@ class Fleet:
     def close(self) -> None:
         """Let the workers go, and look that they do."""
         for one in self._workers:
+            assert self._listens[one].wait(60)
             one.terminate()
         for one in self._workers:
             one.join(30)

@@ -99,7 +99,7 @@ class Codec:
                 return orjson.dumps(value).decode()
             except TypeError:  # an integer beyond 64 bits or a lone surrogate: tagged below
                 pass
-        return dump(self.pack(value, placer))
+        return dump(_Packing(self, placer).pack(value))
 
     def decode(self, text: str, finder: Finder | None = None) -> Any:
         """The value of a text. Raises `ValueError` when the text is not what `encode` writes."""
@@ -108,6 +108,11 @@ class Codec:
 
     def pack(self, value: Any, placer: Placer | None = None) -> Json:
         """The JSON tree of a value."""
+        if is_plain(value):
+            try:
+                return orjson.loads(orjson.dumps(value))
+            except TypeError:  # as in `encode`
+                pass
         return _Packing(self, placer).pack(value)
 
     def unpack(self, tree: Json, finder: Finder | None = None) -> Any:

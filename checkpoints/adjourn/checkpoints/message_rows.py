@@ -90,7 +90,7 @@ def to_row(message: BaseMessage, codec: Codec) -> MessageRow:
         name,
         content,
         call_id,
-        dump(codec.pack(calls)) if calls else None,
+        codec.encode(calls) if calls else None,
         dump(rest) if rest else None,
     )
     return MessageRow(*columns, hash=hash_of(columns))

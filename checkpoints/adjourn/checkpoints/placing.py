@@ -73,7 +73,7 @@ class Placing:
             self._place_input(value)
         text = self.text(channel, value)
         if len(text) <= SHORT:
-            return {"v": self._codec.pack(value, self)}
+            return {"v": parse(text)}
         return self._value_row(text, "whole")
 
     def _place_input(self, value: dict[str, Any]) -> None:
@@ -100,11 +100,16 @@ class Placing:
 
     def text(self, channel: str, value: Any) -> str:
         """The text of a value, with its messages and large parts stored as rows."""
+        texts = self._memory.texts
+        if texts is not None and (known := texts.get(id(value))):
+            return known[1]
         self._channel = channel
         text = self._codec.encode(value, self)
-        if len(text) <= LARGE or type(value) not in (list, dict):
-            return text
-        return dump(self._divide(value, text))
+        if len(text) > LARGE and type(value) in (list, dict):
+            text = dump(self._divide(value, text))
+        if texts is not None:
+            texts[id(value)] = value, text  # the value is kept: no other one gets its id
+        return text
 
     def place(self, messages: Sequence[BaseMessage]) -> Ranges:
         """The ranges of these messages. Called by the codec too, for messages inside a value."""

@@ -15,11 +15,14 @@ from adjourn.checkpoints.sealed import hidden
 Stored = Mapping[str, Any] | RowMapping  # a row by the names of its columns
 
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` would make one for each text
+
+
 def to_json(value: Any) -> str | None:
     """JSON text as it is stored; None stays NULL. Half a surrogate pair, which no text column takes, is escaped."""
     if value is None:
         return None
-    text = json.dumps(value, ensure_ascii=False)
+    text = _encode(value)
     try:
         text.encode()
     except UnicodeEncodeError:

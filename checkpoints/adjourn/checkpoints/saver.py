@@ -5,7 +5,6 @@ value once per change. One put is one transaction, one put_writes another; async
 transactions on the database's worker threads.
 """
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -278,9 +277,7 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
     ) -> RunnableConfig:
         """`put`, on a worker thread. A cancelled caller does not stop it: the outbox hears of the COMMIT."""
         work = partial(self._put, config, checkpoint, metadata, new_versions)
-        stored = self.database.soon(work, writes=True)
-        stored.add_done_callback(_tell)
-        return (await asyncio.shield(stored))[0]
+        return (await self.database.soon(work, writes=True, then=_tell))[0]
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -340,9 +337,7 @@ def _first_page(
     )
 
 
-def _tell(stored: "asyncio.Future[tuple[RunnableConfig, Ride | None]]") -> None:
-    if stored.cancelled() or stored.exception() is not None:
-        return
-    _, ride = stored.result()
+def _tell(stored: tuple[RunnableConfig, Ride | None]) -> None:
+    _, ride = stored
     if ride is not None:
         ride.committed()

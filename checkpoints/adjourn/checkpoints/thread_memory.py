@@ -133,6 +133,8 @@ class ThreadMemory:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.riders = Riders()  # has a lock of its own
+        # by id, the values of the transaction that runs: a task's write and the channel it goes to are mostly one object
+        self.texts: dict[int, tuple[Any, str]] | None = None
         self.forget()
 
     def forget(self) -> None:

@@ -96,8 +96,12 @@ class Writer:
             with memory.lock:
 
                 def work(connection: Connection, memory: ThreadMemory = memory) -> None:
-                    with in_one_go(connection):
-                        checks = send(connection, memory)
+                    memory.texts = {}
+                    try:
+                        with in_one_go(connection):
+                            checks = send(connection, memory)
+                    finally:
+                        memory.texts = None
                     for check in checks:
                         check()
 

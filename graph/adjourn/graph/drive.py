@@ -14,7 +14,7 @@ from typing import Any, cast
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained, is_invalid_resume
 from langgraph.runtime import RunControl
-from langgraph.types import Command
+from langgraph.types import Command, GraphOutput
 from langgraph.types import Interrupt as Pending
 from sqlalchemy import Connection
 
@@ -50,6 +50,12 @@ log = logging.getLogger("adjourn.run")
 
 # LangGraph's own limit counts supersteps and leaves calls open; ours counts model calls and does not (C-53).
 RECURSION_LIMIT = 100_000
+
+READ_AT_THE_END = [
+    "messages",
+    "step",
+    "stop_reason",
+]  # of the state; each superstep would give all of it otherwise
 
 
 class Drive:
@@ -153,7 +159,7 @@ class Drive:
 
     # -- going on
 
-    async def _invoke(self, written: RunLog) -> dict[str, Any]:
+    async def _invoke(self, written: RunLog) -> "GraphOutput[dict[str, Any]]":
         run, within = self._run, self._within
         context = RunContext(
             run_id=run.id,
@@ -176,14 +182,20 @@ class Drive:
         }
         saver = cast(SQLAlchemySaver, self._graph.checkpointer)
         try:
-            state: dict[str, Any] = await self._graph.ainvoke(
-                await self._input(), config, durability="sync", control=self._control
+            # the second version tells no updates, which nobody here reads
+            output: GraphOutput[dict[str, Any]] = await self._graph.ainvoke(
+                await self._input(),
+                config,
+                durability="sync",
+                control=self._control,
+                output_keys=READ_AT_THE_END,
+                version="v2",
             )
         finally:
             if self._working is not None:
                 await self._working.ended()
             await saver.astore_held(config, written.left_over())
-        return state
+        return output
 
     async def _input(self) -> Any:
         """What makes LangGraph go on from where the run stands: input, answers, or nothing."""
@@ -203,9 +215,10 @@ class Drive:
 
     # -- how it ended
 
-    async def _conclude(self, written: RunLog, state: dict[str, Any]) -> None:
-        if state.get("__interrupt__"):
-            await self._suspend(written, state["__interrupt__"], state.get("step", 0))
+    async def _conclude(self, written: RunLog, output: "GraphOutput[dict[str, Any]]") -> None:
+        state = output.value
+        if output.interrupts:
+            await self._suspend(written, output.interrupts, state.get("step", 0))
             return
         run, reason = self._run, StopReason(state["stop_reason"])
         event = RunEvent.CANCEL if reason is StopReason.CANCELLED else RunEvent.FINISH

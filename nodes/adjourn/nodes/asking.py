@@ -5,6 +5,8 @@ no repetition mends, `ModelFailed` is raised: the run is then `failed`, keeps ev
 """
 
 import asyncio
+import contextlib
+import functools
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -54,18 +56,17 @@ class Asking:
 
         Raises `ModelFailed`.
         """
-        asking = asyncio.ensure_future(self._turn())
         cancel = self.run.cancel.waiter()
-        either: set[asyncio.Future[Any]] = {asking, cancel}
+        limit = asyncio.timeout(self.left_s())
         try:
-            await asyncio.wait(either, timeout=self.left_s(), return_when=asyncio.FIRST_COMPLETED)
-            if asking.done():
-                return asking.result()
+            async with limit:
+                cancel.add_done_callback(functools.partial(_end, limit))
+                return await self._turn()
+        except TimeoutError:
+            if not limit.expired():
+                raise
         finally:
             cancel.cancel()
-            if not asking.done():
-                asking.cancel()
-                await asyncio.wait({asking})
         await self.discard("cancelled" if self.run.cancel.is_set() else "timeout")
         return None
 
@@ -152,6 +153,13 @@ class Asking:
             started_at=self.started_at,
             ended_at=now(),
         )
+
+
+def _end(limit: asyncio.Timeout, cancel: "asyncio.Future[None]") -> None:
+    """Let the time be over when the run is cancelled."""
+    with contextlib.suppress(RuntimeError):  # the turn has come just now
+        if not cancel.cancelled():
+            limit.reschedule(0)
 
 
 def _failed(errors: Sequence[tuple[str, Exception]]) -> ModelFailed:

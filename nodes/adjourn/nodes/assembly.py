@@ -347,9 +347,12 @@ class Assembler:
         )
 
 
+_canonical = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode  # made once
+
+
 def canonical(value: object) -> str:
     """JSON text for a value that came parsed: no spaces, keys in the order they came, text as itself."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    return _canonical(value)
 
 
 def parse_arguments(raw: str) -> tuple[dict[str, Any] | None, str | None]:

@@ -33,8 +33,8 @@ def success(
     (C-73); of a result that is far too long, only the part that could be kept is masked.
     """
     around = {"ok": True, **(note or {})}
-    data = plain(data)
     whole = _dump(data)
+    data = json.loads(whole)  # as `plain` gives it
     if len(whole) <= 4 * limit:
         masked = mask(data)
         text = _dump({"ok": True, "data": masked, **(note or {})})
@@ -108,7 +108,7 @@ def plain(value: Any) -> Any:
 
 
 def _dump(value: Any) -> str:
-    text = json.dumps(_walk(value), ensure_ascii=False, default=_default)
+    text = _encode(_walk(value))
     # half a surrogate pair goes through no wire and into no text column
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
@@ -141,6 +141,11 @@ def _default(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return str(value)
+
+
+_encode = json.JSONEncoder(
+    ensure_ascii=False, default=_default
+).encode  # `json.dumps` would make one for each value
 
 
 def _cut(

@@ -17,9 +17,12 @@ DIGEST = 12  # hex digits: 48 bits tell the calls of one run apart
 RAN = (CallState.OK, CallState.FAILED, CallState.UNKNOWN)
 
 
+_in_order = json.JSONEncoder(sort_keys=True).encode  # `json.dumps` would make one for each call
+
+
 def digest(call: Call) -> str:
     """What two calls of one tool with the same arguments share, whatever the order of their keys."""
-    same = json.dumps([call["name"], call["arguments"]], sort_keys=True)
+    same = _in_order([call["name"], call["arguments"]])
     return hashlib.sha256(same.encode()).hexdigest()[:DIGEST]
 
 
@@ -59,6 +62,8 @@ def copies(batch: Sequence[Call], digests: Mapping[str, str]) -> dict[str, str]:
 
 def comes_round(before: Sequence[str], of: str, times: int) -> bool:
     """Whether one more such call begins a cycle of two or more calls for the `times`-th time."""
+    if of not in before:  # as most calls
+        return False
     calls = [*before, of]
     for period in range(2, (len(calls) - 1) // (times - 1) + 1):
         tail = calls[-((times - 1) * period + 1) :]

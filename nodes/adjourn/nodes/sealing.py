@@ -28,6 +28,9 @@ _HOW_TO_MAKE = (
 )
 
 
+_in_order = json.JSONEncoder(sort_keys=True, ensure_ascii=True).encode  # made once
+
+
 class Keyring:
     """The keys of a store: the first one seals, each one opens. Fernet keys: 32 bytes as URL-safe base64.
 
@@ -103,7 +106,7 @@ class Keyring:
 
     def digests(self, name: str, arguments: Mapping[str, Any] | None) -> list[str]:
         """The digest under each key, the newest first, and at last the one without a key."""
-        same = json.dumps([name, self._stable(arguments)], sort_keys=True, ensure_ascii=True).encode()
+        same = _in_order([name, self._stable(arguments)]).encode()
         keyed = [
             f"{name}:{hmac.digest(key, same, 'sha256').hex()[: DIGEST_LENGTH - _NAME_LENGTH - 1]}"
             for name, key in self._digesting.items()

@@ -4,9 +4,9 @@ Everything but the messages is plain JSON data, so that a checkpoint reads witho
 only the keys that they change: each returned key is a channel that is written again.
 """
 
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, BaseMessageChunk, RemoveMessage
 from langgraph.graph.message import add_messages
 
 from adjourn.nodes.calls import Call
@@ -16,10 +16,23 @@ from adjourn.nodes.flow_state import FlowState
 Outcome = Literal["model", "tools", "ask", "finish"]
 
 
+def put_behind(left: Any, right: Any) -> Any:
+    """LangGraph's `add_messages`, which looks at every message of a conversation each time; new ones are put behind the
+    others without that."""
+    new = right if isinstance(right, list) else [right]
+    ids = {one.id for one in new if isinstance(one, BaseMessage) and not isinstance(one, _NOT_AS_IT_IS)}
+    if len(ids) < len(new) or None in ids or not ids.isdisjoint([one.id for one in left]):
+        return add_messages(left, right)
+    return [*left, *new]
+
+
+_NOT_AS_IT_IS = (RemoveMessage, BaseMessageChunk)  # one takes others away, the other becomes a message
+
+
 class RunState(TypedDict, total=False):
     """The state of a run. A new run on the thread resets everything but `messages`."""
 
-    messages: Annotated[list[AnyMessage], add_messages]
+    messages: Annotated[list[AnyMessage], put_behind]
     run_id: str
     step: int  # model calls so far
     calls: list[Call]  # the plan of the current step
