@@ -3,7 +3,8 @@
     python tests/bench/bench_loop.py [--rounds 3] [--docs]
 
 - Eight reads in one turn: what the run takes above its slowest read, 50 ms.
-- Fifty runs at once: turns per second, with SQLite and with PostgreSQL. Theirs with AsyncSqliteSaver and AsyncPostgresSaver.
+- Fifty runs at once: turns per second, with SQLite and with PostgreSQL, also with a server that is a millisecond away (`far.py`),
+  as most are. Theirs with AsyncSqliteSaver and AsyncPostgresSaver, as `from_conn_string` makes them.
 - A streamed turn of 12,800 fragments through langchain-openai, from a server on loopback to the stored state, listened to:
   CPU time of this process. `bench_stream.py` has the model's node alone, beside the bare client.
 
@@ -28,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the servers of the sto
 import sqlalchemy as sa
 from bench_stream import chat, serving
 from compared import PACKAGES, arguments, write
+from far import away
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage
@@ -42,6 +44,7 @@ from adjourn.nodes.scripted import call, says
 
 READS, SLOWEST_S = 8, 0.05
 RUNS, TURNS = 50, 10  # at once, and of each
+FAR_MS = 1.0  # there and back, on top of what loopback and the proxy take
 FRAGMENTS = 12_800
 
 
@@ -164,6 +167,12 @@ async def turns_per_s(side: Any, url: str) -> float:
         return RUNS * TURNS / (time.perf_counter() - began)
 
 
+async def far_turns_per_s(side: Any, url: str) -> float:
+    """`turns_per_s`, with the database a millisecond away."""
+    with away(url, FAR_MS) as far:
+        return await turns_per_s(side, far)
+
+
 async def rounds_of(
     measure: Callable[[Any, str], Coroutine[Any, Any, float]], servers: Engines, engine: str, rounds: int
 ) -> list[tuple[float, float]]:
@@ -208,6 +217,8 @@ async def table(rounds: int) -> list[str]:
         lines.append(line("50 runs at once, SQLite", "turns/s", took, digits=0))
         took = await rounds_of(turns_per_s, servers, "postgresql", rounds)
         lines.append(line("50 runs at once, PostgreSQL", "turns/s", took, " (2)", digits=0))
+        took = await rounds_of(far_turns_per_s, servers, "postgresql", rounds)
+        lines.append(line("50 runs at once, PostgreSQL a millisecond away", "turns/s", took, digits=0))
         alone = statistics.median([await turns_per_s(without_store, "") for _ in range(rounds)])
         lines.append(f"| the same without any store | turns/s | {alone:,.0f} | | |")
         print(lines[-1], flush=True)

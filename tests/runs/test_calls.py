@@ -135,6 +135,15 @@ async def test_c15_a_thread_that_another_program_left_open_is_healed(house):
     assert (await again.start("more", thread_id="t")).answer == "again"
 
 
+def test_a_script_without_an_event_loop_may_write_to_a_thread_as_a_node(house):
+    graph = house.runner(["x"]).graph
+    config = {"configurable": {"thread_id": "t"}}
+    said = {"messages": [HumanMessage("hi", id="h1")], "step": 1, "calls": []}
+    for outcome in ("tools", "model", "finish"):
+        graph.update_state(config, {**said, "outcome": outcome}, as_node="model")
+        assert graph.get_state(config).next == (outcome,)
+
+
 async def test_c16_c29_an_exception_is_an_observation_without_our_stack(house):
     def inner():
         raise RuntimeError("cannot open /etc/secret/key.pem")

@@ -161,6 +161,26 @@ def test_a_message_changed_in_place_becomes_a_new_row_and_old_checkpoints_keep_t
     assert before.values["messages"][1] == call(0)
 
 
+def test_a_value_changed_in_place_is_stored_as_it_stands_at_each_checkpoint(saver: SQLAlchemySaver) -> None:
+    class Counting(TypedDict):
+        seen: dict[str, Any]
+
+    def count(state: Counting) -> dict[str, Any]:
+        state["seen"]["times"] += 1  # and hands on the same object
+        return {"seen": state["seen"]}
+
+    graph = StateGraph(Counting)
+    for name in ("a", "b", "c"):
+        graph.add_node(name, count)
+    graph.add_edge(START, "a")
+    graph.add_edge("a", "b")
+    graph.add_edge("b", "c")
+    compiled = graph.compile(checkpointer=saver)
+    compiled.invoke({"seen": {"times": 0}}, config(), durability="sync")
+    told = [one.values["seen"]["times"] for one in compiled.get_state_history(config()) if one.values]
+    assert told == [3, 2, 1, 0]
+
+
 class Frozen:
     """An outbox whose owner changes no message in place; nothing rides on it."""
 

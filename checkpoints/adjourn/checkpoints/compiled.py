@@ -251,9 +251,7 @@ def _not_counted() -> int:
 
 
 def _compile(statement: sa.ClauseElement, dialect: sa.Dialect) -> _Compiled:
-    # Positions are the one form of binding that every driver here takes.
-    style: Any = "qmark" if dialect.name == "sqlite" else "format"
-    compiled: Any = statement.compile(dialect=type(dialect)(paramstyle=style))  # type: ignore[call-arg]
+    compiled: Any = statement.compile(dialect=_positional(type(dialect)))
     fixed = {name: value for name, value in compiled.params.items() if value is not None}  # as a LIMIT is
     pattern = str(compiled)
     inserts = isinstance(statement, sa.Insert) and " RETURNING " not in pattern
@@ -268,6 +266,14 @@ def _compile(statement: sa.ClauseElement, dialect: sa.Dialect) -> _Compiled:
         # psycopg sends each row of an `executemany` by itself, at four times the price
         of_rows=_of_rows(pattern) if numbers and inserts else None,
     )
+
+
+@functools.cache
+def _positional(kind: type[sa.Dialect]) -> sa.Dialect:
+    """A dialect that binds by position: the one form that every driver here takes. One for all statements, since it
+    remembers types."""
+    style = "qmark" if kind.name == "sqlite" else "format"
+    return kind(paramstyle=style)  # type: ignore[call-arg]
 
 
 def _of_rows(text: str) -> Callable[[int], str] | None:

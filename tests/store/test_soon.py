@@ -1,0 +1,83 @@
+"""Work on the database's threads for an event loop that may not wait for it any more."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from adjourn.checkpoints.database import Database
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    made = Database(f"sqlite:///{tmp_path / 'soon.db'}")
+    yield made
+    made.close()
+
+
+async def test_then_is_called_on_the_loop_before_who_waits_goes_on(database: Database) -> None:
+    seen: list[object] = []
+
+    def then(told: int) -> None:
+        seen.append((told, threading.get_ident()))
+
+    seen.append(await database.soon(lambda: 7, then=then))
+    assert seen == [(7, threading.get_ident()), 7]
+
+
+async def test_who_waits_hears_of_an_error_and_then_is_not_called(database: Database) -> None:
+    seen: list[object] = []
+
+    def fails() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        await database.soon(fails, then=seen.append)
+    assert seen == []
+
+
+async def test_work_that_nobody_waits_for_any_more_is_done_and_told(database: Database) -> None:
+    free, told = threading.Event(), asyncio.Event()
+    waits = asyncio.ensure_future(_waits(database, free, told))
+    await asyncio.sleep(0)
+    waits.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waits
+    free.set()
+    await asyncio.wait_for(told.wait(), 10)
+
+
+async def _waits(database: Database, free: threading.Event, told: asyncio.Event) -> None:
+    await database.soon(free.wait, then=lambda _: told.set())
+
+
+async def test_a_then_that_fails_keeps_nobody_waiting(database: Database) -> None:
+    problems: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: problems.append(str(context["exception"]))
+    )
+
+    def fails(_: object) -> None:
+        raise ValueError("in then")
+
+    assert await asyncio.wait_for(database.soon(lambda: 7, then=fails), 10) == 7
+    assert problems == ["in then"]
+
+
+def test_work_whose_loop_is_closed_ends_quietly(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    free, done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        free.wait(10)
+        done.set()
+
+    async def leaves() -> None:
+        database.soon(work)
+
+    asyncio.run(leaves())
+    free.set()
+    assert done.wait(10)
+    assert database.read(lambda connection: connection.exec_driver_sql("SELECT 1").scalar_one()) == 1
+    assert caplog.records == []
