@@ -251,7 +251,7 @@ def _not_counted() -> int:
 
 
 def _compile(statement: sa.ClauseElement, dialect: sa.Dialect) -> _Compiled:
-    compiled: Any = statement.compile(dialect=_positional(type(dialect)))
+    compiled: Any = statement.compile(dialect=_positional(dialect))
     fixed = {name: value for name, value in compiled.params.items() if value is not None}  # as a LIMIT is
     pattern = str(compiled)
     inserts = isinstance(statement, sa.Insert) and " RETURNING " not in pattern
@@ -268,12 +268,16 @@ def _compile(statement: sa.ClauseElement, dialect: sa.Dialect) -> _Compiled:
     )
 
 
-@functools.cache
-def _positional(kind: type[sa.Dialect]) -> sa.Dialect:
+_POSITIONAL: dict[str, sa.Dialect] = {}
+
+
+def _positional(like: sa.Dialect) -> sa.Dialect:
     """A dialect that binds by position: the one form that every driver here takes. One for all statements, since it
     remembers types."""
-    style = "qmark" if kind.name == "sqlite" else "format"
-    return kind(paramstyle=style)  # type: ignore[call-arg]
+    if like.name not in _POSITIONAL:
+        style = "qmark" if like.name == "sqlite" else "format"
+        _POSITIONAL[like.name] = type(like)(paramstyle=style)  # type: ignore[call-arg]
+    return _POSITIONAL[like.name]
 
 
 def _of_rows(text: str) -> Callable[[int], str] | None:
