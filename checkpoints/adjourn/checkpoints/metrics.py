@@ -118,11 +118,12 @@ class Metrics:
 def read_metrics(connection: Connection, scope: Scope | None = None) -> Metrics:
     """The report; `scope` None: over everything that is stored. Tools and models come slowest first."""
     scope = scope or Scope()
+    figures, reasons = _runs(connection, scope)
     return Metrics(
         scope,
-        _runs(connection, scope),
+        figures,
         _questions(connection, scope),
-        _stop_reasons(connection, scope),
+        reasons,
         _tools(connection, scope),
         _models(connection, scope),
     )
@@ -156,27 +157,30 @@ def _count_if(test: ColumnElement[bool]) -> ColumnElement[int]:
     return func.coalesce(func.sum(case((test, 1), else_=0)), 0)
 
 
-def _runs(connection: Connection, scope: Scope) -> RunFigures:
-    ended = runs.c.status.in_(ENDED)
-    query = select(
-        func.count(),
-        _count_if(ended),
-        func.avg(case((ended, runs.c.steps))),
-        func.avg(case((ended, runs.c.active_ms))),
-        func.coalesce(func.sum(runs.c.input_tokens), 0),
-        func.coalesce(func.sum(runs.c.output_tokens), 0),
-        func.coalesce(func.sum(runs.c.cost), 0.0),
-    ).select_from(runs)
-    row = connection.execute(query.where(*_in_scope(scope))).one()
-    return RunFigures(
-        runs=int(row[0]),
-        ended=int(row[1]),
-        steps_per_run=_rounded(row[2], 2),
-        active_ms_per_run=_rounded(row[3], 1),
-        input_tokens=int(row[4]),
-        output_tokens=int(row[5]),
-        cost=round(float(row[6]), 6),
+def _runs(connection: Connection, scope: Scope) -> tuple[RunFigures, dict[str, int]]:
+    """The figures, and the reasons why runs stopped, most of them first: both of one scan."""
+    sums = [
+        func.coalesce(func.sum(one), 0)
+        for one in (runs.c.steps, runs.c.active_ms, runs.c.input_tokens, runs.c.output_tokens, runs.c.cost)
+    ]
+    query = select(runs.c.status, runs.c.stop_reason, func.count(), *sums).where(*_in_scope(scope))
+    rows: Sequence[Any] = connection.execute(query.group_by(runs.c.status, runs.c.stop_reason)).all()
+    ended = [row for row in rows if row[0] in ENDED]
+    count = sum(int(row[2]) for row in ended)
+    reasons: dict[str, int] = {}
+    for status, reason, times, *_ in rows:
+        shown = reason or ("ask_user" if status == RunStatus.INTERRUPTED else status)
+        reasons[shown] = reasons.get(shown, 0) + int(times)
+    figures = RunFigures(
+        runs=sum(reasons.values()),
+        ended=count,
+        steps_per_run=_rounded(sum(row[3] for row in ended) / count, 2) if count else None,
+        active_ms_per_run=_rounded(sum(row[4] for row in ended) / count, 1) if count else None,
+        input_tokens=sum(int(row[5]) for row in rows),
+        output_tokens=sum(int(row[6]) for row in rows),
+        cost=round(sum(float(row[7]) for row in rows), 6),
     )
+    return figures, dict(sorted(reasons.items(), key=lambda one: (-one[1], one[0])))
 
 
 def _questions(connection: Connection, scope: Scope) -> QuestionFigures:
@@ -196,15 +200,6 @@ def _questions(connection: Connection, scope: Scope) -> QuestionFigures:
         query = query.where(interrupts.c.tool == scope.tool)
     asked, still_open, given, carried = (int(value) for value in connection.execute(query).one())
     return QuestionFigures(asked, still_open, given, carried, _share(given, asked), _share(carried, asked))
-
-
-def _stop_reasons(connection: Connection, scope: Scope) -> dict[str, int]:
-    query = select(runs.c.status, runs.c.stop_reason, func.count()).where(*_in_scope(scope))
-    found: dict[str, int] = {}
-    for status, reason, count in connection.execute(query.group_by(runs.c.status, runs.c.stop_reason)):
-        shown = reason or ("ask_user" if status == RunStatus.INTERRUPTED else status)
-        found[shown] = found.get(shown, 0) + int(count)
-    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
 
 
 def _tools(connection: Connection, scope: Scope) -> list[ToolFigures]:
