@@ -4,6 +4,7 @@ Everything but the messages is plain JSON data, so that a checkpoint reads witho
 only the keys that they change: each returned key is a channel that is written again.
 """
 
+import operator
 from typing import Annotated, Any, Literal, TypedDict
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, BaseMessageChunk, RemoveMessage
@@ -21,11 +22,12 @@ def put_behind(left: Any, right: Any) -> Any:
     others without that."""
     new = right if isinstance(right, list) else [right]
     ids = {one.id for one in new if isinstance(one, BaseMessage) and not isinstance(one, _NOT_AS_IT_IS)}
-    if len(ids) < len(new) or None in ids or not ids.isdisjoint([one.id for one in left]):
+    if len(ids) < len(new) or None in ids or not ids.isdisjoint(map(_id_of, left)):
         return add_messages(left, right)
     return [*left, *new]
 
 
+_id_of = operator.attrgetter("id")
 _NOT_AS_IT_IS = (RemoveMessage, BaseMessageChunk)  # one takes others away, the other becomes a message
 
 
