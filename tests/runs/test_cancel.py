@@ -7,8 +7,11 @@ import subprocess
 import sys
 import time
 from contextlib import closing, suppress
+from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessageChunk
+from langchain_core.outputs import ChatGenerationChunk
 from runs.shop import Shop
 
 from adjourn.checkpoints.errors import LeaseLost, NotResumable
@@ -97,6 +100,54 @@ async def test_c60_a_turn_cancelled_while_the_model_speaks_is_not_written(house)
     state = await runner.graph.aget_state({"configurable": {"thread_id": "t"}})
     assert [one.type for one in state.values["messages"]][:2] == ["human", "ai"]
     assert len(state.values["messages"]) == 2  # the second is the closing message
+
+
+class Stubborn(ScriptedModel):
+    """Speaks, then waits for ever; what becomes of it when it is taken back is `how`. Asked again it answers."""
+
+    how: str
+    speaks: Any = None
+
+    async def _astream(self, messages, stop=None, run_manager=None, **kwargs):
+        self._requests.append(list(messages))
+        last = {"finish_reason": "stop"}
+        if len(self._requests) == 1:
+            yield ChatGenerationChunk(message=AIMessageChunk("half of "))
+            self.speaks.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError as error:
+                if self.how == "an error that is tried again":
+                    raise ConnectionError("connection lost") from error
+                if self.how == "an error that is not":
+                    raise ValueError("bad") from error
+                if self.how == "the end of its stream":
+                    return
+        yield ChatGenerationChunk(message=AIMessageChunk("an answer", response_metadata=last))
+
+
+@pytest.mark.in_process
+@pytest.mark.parametrize("by", ["cancel", "time"])
+@pytest.mark.parametrize(
+    "how", ["an error that is tried again", "an error that is not", "the end of its stream", "a whole turn"]
+)
+async def test_c60_a_model_that_makes_something_of_being_taken_back_is_asked_no_more(house, how, by):
+    model = Stubborn(turns=[], how=how, speaks=asyncio.Event())
+    limits = Limits(max_active_s=0.3) if by == "time" else None
+    runner = house.runner(model, limits=limits)
+    running = asyncio.create_task(runner.start("go", run_id="run_a", on_event=house.hear))
+    await model.speaks.wait()
+    if by == "cancel":
+        await runner.cancel("run_a")
+    run = await running
+    assert (run.status, run.stop_reason) == (
+        ("cancelled", "cancelled") if by == "cancel" else ("finished", "timeout")
+    )
+    assert "an answer" not in run.answer
+    assert len(model.requests) == 1
+    assert [one.reason for one in house.sent if one.word == "text_discarded"] == [
+        "cancelled" if by == "cancel" else "timeout"
+    ]
 
 
 async def test_c60_a_waiting_run_can_be_cancelled(house):

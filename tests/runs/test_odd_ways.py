@@ -1,6 +1,7 @@
 """Ways in which a run could go wrong that were once found, and must not come back."""
 
 import asyncio
+import contextvars
 import datetime
 import json
 import subprocess
@@ -201,6 +202,17 @@ async def test_c63_a_listener_that_fails_does_the_run_no_harm_and_a_coroutine_is
     assert run.status == "finished"
     with pytest.raises(UsageError, match="plain function"):
         await house.runner(["ok"]).start("go", on_event=never_awaited)
+
+
+@pytest.mark.in_process
+async def test_a_listener_is_called_in_the_context_of_who_began_the_run(house):
+    tenant = contextvars.ContextVar("tenant", default="nobody")
+    tenant.set("acme")
+    told = []
+    turns = [says("", call("search_docs", {"query": "x"}, id="s")), "ok"]
+    await house.runner(turns).start("go", on_event=lambda event: told.append((event.word, tenant.get())))
+    assert {word for word, _ in told} >= {"run_started", "tool_call", "tool_result", "run_finished"}
+    assert {whose for _, whose in told} == {"acme"}
 
 
 async def test_c45_two_cancels_of_a_waiting_run_at_once_are_one(house):

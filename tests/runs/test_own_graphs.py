@@ -3,10 +3,13 @@
 import asyncio
 import time
 from dataclasses import dataclass
+from typing import Annotated, Any, TypedDict
 
 import pytest
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph.message import add_messages
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 from runs.shop import Shop
@@ -36,6 +39,42 @@ def own_graph(gate, shop, turns):
         )
     builder.add_edge("finish", END)
     return builder.compile(name="own")
+
+
+class Chat(MessagesState):
+    plan: str
+
+
+class ChatOfOurs(RunState, total=False):
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+@pytest.mark.parametrize("state", [MessagesState, Chat, ChatOfOurs, RunState])
+async def test_our_nodes_stand_in_states_that_have_langgraph_s_own_messages(state):
+    builder = StateGraph(state)
+    builder.add_node("model", ModelNode(ScriptedModel(turns=["hello"]), []))
+    builder.add_edge(START, "model")
+    with pytest.warns(RuntimeWarning, match="without a ledger"):
+        end = await builder.compile().ainvoke({"messages": [HumanMessage("hi")]})
+    assert [one.text for one in end["messages"]] == ["hi", "hello"]
+
+
+async def test_a_graph_that_counts_no_steps_asks_and_goes_on(url):
+    class Bare(TypedDict):
+        messages: Annotated[list[AnyMessage], add_messages]
+        run_id: str
+        stop_reason: str
+
+    async def ask(state: Bare) -> dict[str, Any]:
+        return {"messages": [AIMessage(f"so: {interrupt('why?')}")], "stop_reason": "answered"}
+
+    builder = StateGraph(Bare)
+    builder.add_node("ask", ask)
+    builder.add_edge(START, "ask")
+    with Runner(builder.compile(name="bare"), url) as runner:
+        run = await runner.start("go")
+        done = await runner.resume(run.id, {run.interrupts[0].id: "because"})
+    assert (run.status, done.status, done.answer) == ("interrupted", "finished", "so: because")
 
 
 async def test_c37_a_question_of_a_node_of_one_s_own_is_answered_like_any_other(url):

@@ -1,7 +1,10 @@
 """Work on the database's threads for an event loop that may not wait for it any more."""
 
 import asyncio
+import contextvars
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,6 +67,40 @@ async def test_a_then_that_fails_keeps_nobody_waiting(database: Database) -> Non
 
     assert await asyncio.wait_for(database.soon(lambda: 7, then=fails), 10) == 7
     assert problems == ["in then"]
+
+
+async def test_an_error_keeps_nothing_of_its_work_alive(database: Database) -> None:
+    class Big:
+        pass
+
+    kept: list[weakref.ref[Big]] = []
+
+    def fails() -> None:
+        held = Big()
+        kept.append(weakref.ref(held))
+        raise ValueError("no")
+
+    gc.disable()
+    try:
+        with pytest.raises(ValueError, match="no"):
+            await database.arun(fails)
+        await database.arun(lambda: None)  # the thread lets go of its last work with the next
+        assert kept[0]() is None
+    finally:
+        gc.enable()
+
+
+async def test_work_that_raises_stop_iteration_is_an_error(database: Database) -> None:
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await asyncio.wait_for(database.arun(lambda: next(iter(()))), 10)
+
+
+async def test_then_is_called_in_the_context_of_who_asked(database: Database) -> None:
+    tenant = contextvars.ContextVar("tenant", default="nobody")
+    tenant.set("acme")
+    seen: list[str] = []
+    await database.soon(lambda: None, then=lambda _: seen.append(tenant.get()))
+    assert seen == ["acme"]
 
 
 def test_work_whose_loop_is_closed_ends_quietly(database: Database, caplog: pytest.LogCaptureFixture) -> None:

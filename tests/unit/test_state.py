@@ -37,6 +37,18 @@ def test_it_gives_what_langgraph_gives(left, right):
     assert left == before
 
 
+def test_what_an_overwrite_left_becomes_messages():
+    for left in (
+        [("user", "was")],
+        [{"role": "user", "content": "was"}],
+        [HumanMessage("was")],
+        ("user", "was"),
+    ):
+        merged = put_behind(left, [AIMessage("new", id="b")])
+        assert [one.text for one in merged] == ["was", "new"]
+        assert merged[0].id
+
+
 def test_a_message_without_an_id_gets_one():
     new = HumanMessage("new")
     (only,) = put_behind([], [new])

@@ -6,6 +6,7 @@ transaction that starts as a reader and then writes fails at once when another o
 """
 
 import asyncio
+import contextvars
 import sqlite3
 import threading
 import time
@@ -224,7 +225,7 @@ class Database:
         loop = asyncio.get_running_loop()
         told: asyncio.Future[T] = loop.create_future()
         pool = self._write_pool if writes else self._pool
-        pool.submit(_work, work, partial(_tell, told, then), loop)
+        pool.submit(_work, work, [told, then], loop, contextvars.copy_context())
         return told
 
     def begin(self, work: Callable[[], object]) -> None:
@@ -281,9 +282,7 @@ class Database:
 
 
 def _work(
-    work: Callable[[], T],
-    tell: Callable[[T | None, BaseException | None], None],
-    loop: asyncio.AbstractEventLoop,
+    work: Callable[[], T], waiting: list[Any], loop: asyncio.AbstractEventLoop, context: contextvars.Context
 ) -> None:
     """Work on a thread, and tell the loop. A future of the pool's, chained to one of the loop's, takes three times as long
     to arrive."""
@@ -291,19 +290,18 @@ def _work(
     raised: BaseException | None = None
     try:
         result = work()
+    except StopIteration as error:  # which no future takes
+        raised = RuntimeError(f"the work raised StopIteration: {error}")
     except BaseException as error:
         raised = error
     with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-        loop.call_soon_threadsafe(tell, result, raised)
+        loop.call_soon_threadsafe(_tell, waiting, result, raised, context=context)
     del raised  # it knows this frame
 
 
-def _tell(
-    told: "asyncio.Future[T]",
-    then: Callable[[T], object] | None,
-    result: Any,
-    raised: BaseException | None,
-) -> None:
+def _tell(waiting: list[Any], result: Any, raised: BaseException | None) -> None:
+    told, then = waiting
+    waiting.clear()  # the exception knows the frame that knows it: neither is to keep the other
     if not told.done():  # whoever waited may have been cancelled
         if raised is not None:
             told.set_exception(raised)

@@ -51,6 +51,7 @@ _renew = Statement(
             runs.c.id == bindparam("run_id"),
             runs.c.fence == bindparam("held"),
             runs.c.status == RunStatus.RUNNING.value,
+            runs.c.lease_owner.is_not(None),  # a run that was handed back: the renewal came late
         )
         .values(lease_until=bindparam("until"), active_ms=bindparam("worked_ms"))
     )

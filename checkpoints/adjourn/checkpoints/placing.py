@@ -104,12 +104,16 @@ class Placing:
         if texts is not None and (known := texts.get(id(value))):
             return known[1]
         self._channel = channel
-        text = self._codec.encode(value, self)
-        if len(text) > LARGE and type(value) in (list, dict):
-            text = dump(self._divide(value, text))
+        text = self._text(value)
         if texts is not None:
             texts[id(value)] = value, text  # the value is kept: no other one gets its id
         return text
+
+    def _text(self, value: Any) -> str:
+        text = self._codec.encode(value, self)
+        if len(text) <= LARGE or type(value) not in (list, dict):
+            return text
+        return dump(self._divide(value, text))
 
     def place(self, messages: Sequence[BaseMessage]) -> Ranges:
         """The ranges of these messages. Called by the codec too, for messages inside a value."""
@@ -149,7 +153,7 @@ class Placing:
             return tagged("part", self._value_row(text))
         tree: dict[str, Json] = {}
         for key, member in value.items():
-            shown = self.text(self._channel, member)
+            shown = self._text(member)
             tree[key] = tagged("part", self._value_row(shown)) if len(shown) > PART else parse(shown)
         return tree
 
@@ -162,7 +166,7 @@ class Placing:
         seqs: list[int] = []
         group: list[str] = []
         for member in value:
-            text = self.text(self._channel, member)
+            text = self._text(member)
             if len(text) > PART:
                 self._close_group(group, seqs)
                 seqs.append(self._value_row(f"[{text}]"))

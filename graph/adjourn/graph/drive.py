@@ -7,14 +7,14 @@ checkpoint together, never by LangGraph's `next`. While it works, the lease is r
 import asyncio
 import logging
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained, is_invalid_resume
 from langgraph.runtime import RunControl
-from langgraph.types import Command, GraphOutput
+from langgraph.types import Command
 from langgraph.types import Interrupt as Pending
 from sqlalchemy import Connection
 
@@ -129,7 +129,7 @@ class Drive:
         )
         try:
             written.learn(await self._database.aread(lambda connection: Before.read(connection, run)))
-            await self._conclude(written, await self._invoke(written))
+            await self._conclude(written, *await self._invoke(written))
         except LeaseLost:
             raise
         except GraphDrained:
@@ -159,7 +159,8 @@ class Drive:
 
     # -- going on
 
-    async def _invoke(self, written: RunLog) -> "GraphOutput[dict[str, Any]]":
+    async def _invoke(self, written: RunLog) -> tuple[dict[str, Any], Sequence[Pending]]:
+        """Let the graph go on; its last values, and the questions at which it stopped."""
         run, within = self._run, self._within
         context = RunContext(
             run_id=run.id,
@@ -181,21 +182,25 @@ class Drive:
             "recursion_limit": RECURSION_LIMIT,
         }
         saver = cast(SQLAlchemySaver, self._graph.checkpointer)
+        state: dict[str, Any] = {}
+        pending: list[Pending] = []
         try:
-            # the second version tells no updates, which nobody here reads
-            output: GraphOutput[dict[str, Any]] = await self._graph.ainvoke(
+            # as `ainvoke` does it, but for the updates of each superstep, which nobody here reads
+            async for values in self._graph.astream(
                 await self._input(),
                 config,
+                stream_mode="values",
+                output_keys=[one for one in READ_AT_THE_END if one in self._graph.channels],
                 durability="sync",
                 control=self._control,
-                output_keys=READ_AT_THE_END,
-                version="v2",
-            )
+            ):
+                pending += values.pop("__interrupt__", ())
+                state = values
         finally:
             if self._working is not None:
                 await self._working.ended()
             await saver.astore_held(config, written.left_over())
-        return output
+        return state, pending
 
     async def _input(self) -> Any:
         """What makes LangGraph go on from where the run stands: input, answers, or nothing."""
@@ -215,10 +220,9 @@ class Drive:
 
     # -- how it ended
 
-    async def _conclude(self, written: RunLog, output: "GraphOutput[dict[str, Any]]") -> None:
-        state = output.value
-        if output.interrupts:
-            await self._suspend(written, output.interrupts, state.get("step", 0))
+    async def _conclude(self, written: RunLog, state: Mapping[str, Any], pending: Sequence[Pending]) -> None:
+        if pending:
+            await self._suspend(written, pending, state.get("step", 0))
             return
         run, reason = self._run, StopReason(state["stop_reason"])
         event = RunEvent.CANCEL if reason is StopReason.CANCELLED else RunEvent.FINISH
@@ -226,7 +230,7 @@ class Drive:
         told = RunFinished(
             run_id=run.id,
             path=run.path,
-            step=state["step"],
+            step=state.get("step", 0),
             status=RUN_MOVES[RunStatus.RUNNING][event].value,
             stop_reason=reason.value,
             answer=answer,

@@ -27,7 +27,7 @@ from adjourn.nodes.models import chat_model
 from adjourn.nodes.own_graph import OwnGraphNode
 from adjourn.nodes.permission import Mode, Permission, Rule
 from adjourn.nodes.spending import Prices
-from adjourn.nodes.state import RunState
+from adjourn.nodes.state import LongState, RunState
 from adjourn.nodes.tool import Tool
 from adjourn.nodes.tool_search import find_tool, searched
 from adjourn.nodes.tools import ToolsNode
@@ -104,9 +104,9 @@ def build_react(
 
 def join(nodes: Mapping[Node, Any], *, name: str, table: Routes = ROUTES, start: Node = START) -> Graph:
     """The graph of these nodes, with its edges from a table of routes."""
-    builder = StateGraph(RunState)
+    builder = StateGraph(LongState)
     for node in table:
-        builder.add_node(node, nodes[node])
+        builder.add_node(node, nodes[node], input_schema=LongState)
     builder.add_edge(ENTRY, start)
     for node, routes in table.items():
         if not routes:

@@ -47,6 +47,7 @@ class Asking:
     started_at: str = ""
     began: float = 0.0
     model: BoundModel = field(init=False)  # the one that was asked last
+    limit: asyncio.Timeout | None = None  # of the whole call
 
     def __post_init__(self) -> None:
         self.model = self.models[0]
@@ -57,14 +58,17 @@ class Asking:
         Raises `ModelFailed`.
         """
         cancel = self.run.cancel.waiter()
-        limit = asyncio.timeout(self.left_s())
+        limit = self.limit = asyncio.timeout(self.left_s())
         try:
             async with limit:
                 cancel.add_done_callback(functools.partial(_end, limit))
-                return await self._turn()
-        except TimeoutError:
+                turn = await self._turn()
+        except Exception:  # also what a model made of being taken back
             if not limit.expired():
                 raise
+        else:
+            if not limit.expired():
+                return turn
         finally:
             cancel.cancel()
         await self.discard("cancelled" if self.run.cancel.is_set() else "timeout")
@@ -95,6 +99,8 @@ class Asking:
                 error: Exception = ConnectionError("the stream broke off before its end")
             except Exception as raised:
                 error = raised
+            if self.limit is not None and self.limit.expired():
+                raise error
             await self.discard(type(error).__name__)
             kind = type(error).__name__  # a provider's text may quote the request
             ids = {"run_id": self.run.run_id, "step": self.step}

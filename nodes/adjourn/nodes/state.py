@@ -17,24 +17,10 @@ from adjourn.nodes.flow_state import FlowState
 Outcome = Literal["model", "tools", "ask", "finish"]
 
 
-def put_behind(left: Any, right: Any) -> Any:
-    """LangGraph's `add_messages`, which looks at every message of a conversation each time; new ones are put behind the
-    others without that."""
-    new = right if isinstance(right, list) else [right]
-    ids = {one.id for one in new if isinstance(one, BaseMessage) and not isinstance(one, _NOT_AS_IT_IS)}
-    if len(ids) < len(new) or None in ids or not ids.isdisjoint(map(_id_of, left)):
-        return add_messages(left, right)
-    return [*left, *new]
-
-
-_id_of = operator.attrgetter("id")
-_NOT_AS_IT_IS = (RemoveMessage, BaseMessageChunk)  # one takes others away, the other becomes a message
-
-
 class RunState(TypedDict, total=False):
     """The state of a run. A new run on the thread resets everything but `messages`."""
 
-    messages: Annotated[list[AnyMessage], put_behind]
+    messages: Annotated[list[AnyMessage], add_messages]
     run_id: str
     step: int  # model calls so far
     calls: list[Call]  # the plan of the current step
@@ -45,6 +31,35 @@ class RunState(TypedDict, total=False):
     tried: Annotated[list[str], log_of]  # its calls, for `repeats.py`
     flow: FlowState  # where a flow stands; free loops have none
     language: str  # of the texts that users and the model see: "en" or "zh"
+
+
+def put_behind(left: Any, right: Any) -> Any:
+    """LangGraph's `add_messages`, which looks at every message of a conversation each time; new ones are put behind the
+    others without that."""
+    new = right if isinstance(right, list) else [right]
+    ids = {one.id for one in new if isinstance(one, BaseMessage) and not isinstance(one, _NOT_AS_IT_IS)}
+    if len(ids) < len(new) or None in ids or not _are_others(left, ids):
+        return add_messages(left, right)
+    return [*left, *new]
+
+
+def _are_others(messages: Any, ids: set[str | None]) -> bool:
+    """Whether these are messages with ids, all of them others."""
+    try:
+        known = set(map(_id_of, messages))
+    except (AttributeError, TypeError):  # `Overwrite` takes what it is given
+        return False
+    return None not in known and ids.isdisjoint(known)
+
+
+_id_of = operator.attrgetter("id")
+_NOT_AS_IT_IS = (RemoveMessage, BaseMessageChunk)  # one takes others away, the other becomes a message
+
+
+class LongState(RunState, total=False):
+    """`RunState` of a graph that is ours alone. Graphs that people join by hand have LangGraph's own reducer, as theirs."""
+
+    messages: Annotated[list[AnyMessage], put_behind]
 
 
 FRESH: RunState = {
