@@ -51,11 +51,8 @@ log = logging.getLogger("adjourn.run")
 # LangGraph's own limit counts supersteps and leaves calls open; ours counts model calls and does not (C-53).
 RECURSION_LIMIT = 100_000
 
-READ_AT_THE_END = [
-    "messages",
-    "step",
-    "stop_reason",
-]  # of the state; each superstep would give all of it otherwise
+# Of the state. Each superstep would give all of it otherwise.
+READ_AT_THE_END = ("messages", "step", "stop_reason")
 
 
 class Drive:

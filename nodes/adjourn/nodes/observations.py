@@ -143,9 +143,8 @@ def _default(value: Any) -> Any:
     return str(value)
 
 
-_encode = json.JSONEncoder(
-    ensure_ascii=False, default=_default
-).encode  # `json.dumps` would make one for each value
+# `json.dumps` would make one for each value.
+_encode = json.JSONEncoder(ensure_ascii=False, default=_default).encode
 
 
 def _cut(
