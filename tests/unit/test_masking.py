@@ -170,6 +170,7 @@ def test_c73_masking_twice_changes_nothing_and_no_text_raises(text):
     assert len(masked) <= 3 * len(text) + 8
 
 
+@example("token:eyJabcdefg(202)555-0123")
 @given(JSON)
 def test_c73_masked_data_is_data_of_the_same_shape(data):
     before = json.dumps(data)
@@ -182,6 +183,8 @@ def test_c73_masked_data_is_data_of_the_same_shape(data):
         assert len(masked) == len(data)
 
 
+@example({"": "password='"})
+@example({"password='": "x", "b": 'token="'})
 @given(st.dictionaries(st.text(alphabet="ab \n\"\\'中", max_size=4), PIECES, max_size=4))
 def test_c73_json_text_that_holds_texts_stays_json(data):
     for text in (json.dumps(data), json.dumps(data, ensure_ascii=False)):

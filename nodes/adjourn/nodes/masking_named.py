@@ -88,11 +88,16 @@ _INSIDE = {
     "'": re.compile(r"[^'\\\n]*+(?:\\.[^'\\\n]*+)*+"),
 }
 _STOPS = r"\s\"'<>，。；、）】」》"
+# The other quote, where a JSON text ends with it: `{"note": "password='"}`
+_AROUND = {
+    mine: re.compile(rf"\\{{0,7}}{other}(?=\s{{0,4}}(?:[,:}}\]]|\Z))") for mine, other in ("\"'", "'\"")
+}
 # A comma belongs to the value unless another name follows: `password=a,b` but `password=a,user=b`
 _BARE = re.compile(
     rf"[^{_STOPS},;&]++(?:[,;&](?![\w.-]{{1,40}}+\\{{0,7}}[\"']?[=:])[^{_STOPS},;&]*+)*+",
 )
-_CALL = re.compile(r"[A-Za-z_][\w.]{0,60}\(")  # code that gets the value from somewhere
+# Code that gets the value from somewhere, also when a number behind it has been masked meanwhile
+_CALL = re.compile(r"[A-Za-z_][\w.]{0,60}(?:\(|\[(?:email|phone|id card|bank card)\])")
 _CLOSERS = ".,;:!?)]}`\\"
 _COOKIES = re.compile(r"[\w.-]{1,80}+=[^\r\n\"']*+")
 _SCHEME = re.compile(r"(?:basic|bearer|token|apikey|negotiate|ntlm)[ \t]{1,4}", re.I)
@@ -105,11 +110,14 @@ _SAYS_NOTHING = frozenset(_NOTHING.split())
 
 
 def _quoted(text: str, opening: re.Match[str]) -> Span:
-    """What is between quotes; a quote that is not closed on its line goes to the line's end."""
+    """What is between quotes; a quote that is not closed on its line goes to the line's end, or to the end of the JSON
+    text in which it stands."""
     start = opening.end()
     if not opening[1]:
         inside = _INSIDE[opening[2]].match(text, start)
-        return start, inside.end() if inside else start
+        end = inside.end() if inside else start
+        around = None if text.startswith(opening[2], end) else _AROUND[opening[2]].search(text, start, end)
+        return start, around.start() if around else end
     end = text.find(opening[0], start)
     while end > 0 and text[end - 1] == "\\":  # a quote of a deeper level
         end = text.find(opening[0], end + 1)
