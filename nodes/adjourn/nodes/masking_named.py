@@ -184,7 +184,7 @@ _CURSOR = re.compile(rf".*(?:{'|'.join(_CURSORS.split())})_?tokens?", re.S)
 @lru_cache(maxsize=4096)
 def names_a_secret(key: str) -> bool:
     """Whether a field of this name holds a secret: `password`, `dbPassword`, `X-Api-Key`, `refresh_token`."""
-    plain = re.sub(r"[-. ]", "_", _HUMP.sub("_", key[:80])).lower()
+    plain = re.sub(r"[-. ]", "_", _HUMP.sub("_", key[-80:])).lower()  # what a long one ends with names it
     return bool(_FIELD.fullmatch(plain)) and not _CURSOR.fullmatch(plain)
 
 
