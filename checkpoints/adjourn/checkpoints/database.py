@@ -3,6 +3,8 @@
 One synchronous engine serves both worlds: an async caller runs a whole transaction on a worker thread,
 which costs a third of an async driver and leaves one code path. Writes on SQLite begin IMMEDIATE: a
 transaction that starts as a reader and then writes fails at once when another one wrote in between.
+
+Short writes of async callers need no thread on SQLite: see `short_writes`.
 """
 
 import asyncio
@@ -12,38 +14,33 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.engine import Connection, Engine, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, NoSuchModuleError
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import StaticPool
 
 from adjourn.checkpoints.errors import StoreError
+from adjourn.checkpoints.servers import WORKERS, missing_driver, parsed_url, server_engine
+from adjourn.checkpoints.short_writes import Line, NotNow, Patience, on_thread
 
 T = TypeVar("T")
 
 BUSY_TIMEOUT_MS = 30_000  # SQLite: how long a writer waits for another process's transaction
-WORKERS = 8  # threads that serve async callers: SQLite writes one at a time, so more would only queue
 ATTEMPTS = 5  # at a transaction that the database gives up for another one
-FROZEN_MS = (
-    10_000  # a transaction of ours takes milliseconds; one that does nothing for so long has lost its process
+AT_ONCE = (
+    50  # transactions of event loops in a row; then one on a thread, which may move the log into the file
 )
-IDLE_S = 1.0  # unused for longer, a server's connection is tried before it is used: a restart takes as long
+LOG_PAGES = (
+    1_000  # SQLite: from so many on a commit moves the log into the file, which waits for the disk ...
+)
+MOST_LOG_PAGES = 4_000  # ... and on an event loop only from so many on
 CACHED_STATEMENTS = 256  # SQLite: prepared statements a connection keeps; the driver's 128 are too few
-
-# Databases whose driver is an extra: the package that is missing, and the extra that brings it.
-_EXTRAS = {
-    "postgresql": ("psycopg", "postgres"),
-    "mysql": ("pymysql", "mysql"),
-    "mariadb": ("pymysql", "mysql"),
-}
-_DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
 
 # Two transactions that waited for each other's rows: PostgreSQL's SQLSTATE, MySQL's number.
 _GIVEN_UP = frozenset({"40P01", "40001", 1213})
@@ -89,7 +86,7 @@ class Database:
     def __init__(self, url: str, *, synchronous: str = "NORMAL") -> None:
         if synchronous not in ("NORMAL", "FULL"):
             raise StoreError(f"synchronous is 'NORMAL' or 'FULL', not {synchronous!r}")
-        self.url = _parsed(url)
+        self.url = parsed_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.synchronous = synchronous
         self.in_memory = self.is_sqlite and self.url.database in (None, "", ":memory:")
@@ -104,6 +101,10 @@ class Database:
         # and share one connection, which saves a fifth of a small transaction.
         self._writer: threading.Lock | None = threading.Lock() if self.is_sqlite else None
         self._writing: Connection | None = None
+        self._in_a_row = 0  # transactions of event loops since a thread had one
+        self._patience = Patience()
+        self._waits = True  # whether `_writing` waits for other processes
+        self._line_here = threading.local()  # `line`: of the event loop that runs on a thread
         self._readers: list[Connection] = []  # those that nobody uses now
         self._setup_lock = threading.Lock()
         self._is_set_up = False
@@ -113,14 +114,14 @@ class Database:
     def _engine(self) -> Engine:
         try:
             if not self.is_sqlite:
-                return _server_engine(self.url)
+                return server_engine(self.url)
             options: dict[str, Any] = {"poolclass": StaticPool} if self.in_memory else {"pool_size": WORKERS}
             arguments = {"timeout": BUSY_TIMEOUT_MS / 1000, "cached_statements": CACHED_STATEMENTS}
             engine = sa.create_engine(
                 self.url, connect_args={"check_same_thread": False, **arguments}, **options
             )
         except (ImportError, NoSuchModuleError) as error:
-            raise StoreError(_missing_driver(self.url)) from error
+            raise StoreError(missing_driver(self.url)) from error
         event.listen(engine, "connect", self._on_connect)
         event.listen(engine, "begin", _begin)
         return engine
@@ -180,18 +181,38 @@ class Database:
         if self._writer is None:
             with self.engine.begin() as connection:
                 return work(connection)
-        with self._writer:
+        with self._patience.holding(self._writer):
             if self._is_closed:
                 raise StoreError("the database was closed; open it again")
             connection = self._writing_connection()
+            self._be_patient(connection)
             if synced and self.synchronous != "FULL":
                 return self._write_synced(connection, work)
-            return _in_transaction(connection, work)
+            return _in_transaction(connection, work, waits=self._waits)
+
+    def holding(self, lock: Any) -> AbstractContextManager[None]:
+        """Hold a lock around a transaction. Raises `NotNow` where a thread may not wait for it: see `short_writes`."""
+        return self._patience.holding(lock)
 
     def _writing_connection(self) -> Connection:
-        if self._writing is None or self._writing.closed or self._writing.invalidated:
+        if not self._has_writing():
             self._writing = self.engine.connect().execution_options(adjourn_begun=True)
+            self._waits = True
+        assert self._writing is not None
         return self._writing
+
+    def _be_patient(self, connection: Connection) -> None:
+        """Let the connection that writes wait for other processes, and move the log into the file; not for an event loop."""
+        waits = self._patience.waits
+        self._in_a_row = 0 if waits else self._in_a_row + 1
+        if waits is not self._waits:
+            driver: Any = connection.connection.driver_connection
+            driver.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS if waits else 0}")
+            driver.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES if waits else MOST_LOG_PAGES}")
+            self._waits = waits
+
+    def _has_writing(self) -> bool:
+        return not (self._writing is None or self._writing.closed or self._writing.invalidated)
 
     def _write_synced(self, connection: Connection, work: Callable[[Connection], T]) -> T:
         driver: Any = connection.connection.driver_connection
@@ -206,8 +227,8 @@ class Database:
         return await self.arun(lambda: self.read(work))
 
     async def awrite(self, work: Callable[[Connection], T], *, synced: bool = False) -> T:
-        """`write`, on a worker thread. A cancelled caller does not stop the transaction."""
-        return await self.arun(lambda: self.write(work, synced=synced), writes=True)
+        """`write`, for an event loop (`soon`). A cancelled caller does not stop the transaction."""
+        return await self.soon(lambda: self.write(work, synced=synced), writes=True, short=not synced)
 
     async def arun(self, work: Callable[[], T], *, writes: bool = False) -> T:
         """Run `work` on a worker thread; it opens its own transactions. `writes`: most of them write."""
@@ -218,15 +239,39 @@ class Database:
         work: Callable[[], T],
         *,
         writes: bool = False,
+        short: bool = False,
         then: Callable[[T], object] | None = None,
     ) -> "asyncio.Future[T]":
         """`arun`, for who does not wait at once. Cancelling what it gives stops nothing: `then` is called with the result
-        on the event loop all the same."""
+        on the event loop all the same.
+
+        `short`: a write of what one step brings. On SQLite it is done here and now, unless another thread or process
+        writes, or the disk is to be waited for: then it is a thread's.
+        """
         loop = asyncio.get_running_loop()
         told: asyncio.Future[T] = loop.create_future()
-        pool = self._write_pool if writes else self._pool
-        pool.submit(_work, work, [told, then], loop, contextvars.copy_context())
+        if short and self.is_sqlite and self.synchronous != "FULL":
+            self._line(loop).write(work, told, then)
+        else:
+            pool = self._write_pool if writes else self._pool
+            pool.submit(on_thread, work, [told, then], loop, contextvars.copy_context())
         return told
+
+    def _line(self, loop: asyncio.AbstractEventLoop) -> Line:
+        line: Line | None = getattr(self._line_here, "line", None)
+        if line is None or line.loop is not loop:
+            line = self._line_here.line = Line(loop, self._patience, self._is_free, self._write_pool)
+        return line
+
+    def _is_free(self) -> bool:
+        """Whether a short write would find nothing in its way, as far as one can see."""
+        return (
+            self._is_set_up
+            and self._in_a_row < AT_ONCE
+            and self._has_writing()
+            and self._writer is not None
+            and not self._writer.locked()
+        )
 
     def begin(self, work: Callable[[], object]) -> None:
         """Run writing `work` on a worker thread, with nobody waiting for it."""
@@ -281,36 +326,6 @@ class Database:
             self.engine.dispose()
 
 
-def _work(
-    work: Callable[[], T], waiting: list[Any], loop: asyncio.AbstractEventLoop, context: contextvars.Context
-) -> None:
-    """Work on a thread, and tell the loop. A future of the pool's, chained to one of the loop's, takes three times as long
-    to arrive."""
-    result: T | None = None
-    raised: BaseException | None = None
-    try:
-        result = work()
-    except StopIteration as error:  # which no future takes
-        raised = RuntimeError(f"the work raised StopIteration: {error}")
-    except BaseException as error:
-        raised = error
-    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-        loop.call_soon_threadsafe(_tell, waiting, result, raised, context=context)
-    del raised  # it knows this frame
-
-
-def _tell(waiting: list[Any], result: Any, raised: BaseException | None) -> None:
-    told, then = waiting
-    waiting.clear()  # the exception knows the frame that knows it: neither is to keep the other
-    if not told.done():  # whoever waited may have been cancelled
-        if raised is not None:
-            told.set_exception(raised)
-        else:
-            told.set_result(result)
-    if then is not None and raised is None:
-        then(result)  # before who waits goes on
-
-
 def was_given_up(error: BaseException) -> bool:
     """Whether the database rolled a transaction back so that another one could go on: it may be tried again."""
     if not isinstance(error, DBAPIError):
@@ -332,59 +347,8 @@ def _to_wal(connection: sqlite3.Connection) -> None:
             time.sleep(0.01)
 
 
-def _prepared(url: sa.URL) -> tuple[sa.URL, dict[str, Any]]:
-    """The URL as libpq knows it, and what psycopg is told: `prepare_threshold=none` lets it prepare no statement, for
-    poolers that hand each transaction to another connection and know none of them."""
-    wanted = url.query.get("prepare_threshold") if url.get_backend_name() == "postgresql" else None
-    if wanted is None:
-        return url, {}
-    if wanted != "none":
-        raise StoreError("prepare_threshold can only be none in a store's URL: then no statement is prepared")
-    return url.difference_update_query(["prepare_threshold"]), {"prepare_threshold": None}
-
-
-def _server_engine(url: sa.URL) -> Engine:
-    url, told = _prepared(url)
-    # MySQL's default, REPEATABLE READ, would show a writer that waited for a row what was there before it waited
-    engine = sa.create_engine(
-        url,
-        connect_args=told,
-        pool_size=WORKERS,
-        max_overflow=WORKERS,
-        isolation_level="READ COMMITTED",
-        pool_use_lifo=True,
-    )
-    if engine.dialect.name == "postgresql":
-        event.listen(engine, "connect", _bound_idleness)
-    event.listen(engine, "checkout", partial(_check_idle, engine.dialect))
-    event.listen(engine, "checkin", _note_use)
-    return engine
-
-
-def _bound_idleness(connection: Any, _record: Any) -> None:
-    """Let PostgreSQL end the transaction of a process that froze in it, which holds the rows of its run."""
-    was, connection.autocommit = connection.autocommit, True
-    connection.execute(f"SET idle_in_transaction_session_timeout = {FROZEN_MS}")
-    connection.autocommit = was
-
-
-def _check_idle(dialect: sa.Dialect, connection: Any, record: Any, _proxy: Any) -> None:
-    """Replace a connection that the server closed meanwhile. SQLAlchemy's own check asks at every use: 0.2 ms."""
-    if time.monotonic() - record.info.get("used", 0.0) < IDLE_S:
-        return
-    driver: Any = dialect.loaded_dbapi
-    try:
-        dialect.do_ping(connection)
-    except driver.Error as error:
-        raise DisconnectionError from error  # the pool takes it for a sign to connect anew
-
-
-def _note_use(_connection: Any, record: Any) -> None:
-    record.info["used"] = time.monotonic()
-
-
-def _in_transaction(connection: Connection, work: Callable[[Connection], T]) -> T:
-    """One writing transaction on SQLite, begun and ended by the driver.
+def _in_transaction(connection: Connection, work: Callable[[Connection], T], *, waits: bool = True) -> T:
+    """One writing transaction on SQLite, begun and ended by the driver. Raises `NotNow` for who may not wait.
 
     SQLAlchemy's own transaction costs as much as a small INSERT; it joins in when `work` uses it.
     """
@@ -392,6 +356,8 @@ def _in_transaction(connection: Connection, work: Callable[[Connection], T]) -> 
     try:
         driver.execute("BEGIN IMMEDIATE")
     except sqlite3.OperationalError as error:
+        if not waits:
+            raise NotNow from error
         raise StoreError(
             f"the database cannot be written now: {error}; is another program holding it?"
         ) from error
@@ -416,20 +382,3 @@ def _begin(connection: Connection) -> None:
     if not connection.get_execution_options().get("adjourn_begun"):
         driver: Any = connection.connection.driver_connection
         driver.execute("BEGIN")
-
-
-def _parsed(url: str) -> sa.URL:
-    try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError) as error:
-        raise StoreError(f"{url!r} is not a database URL; write one like sqlite:///adjourn.db") from error
-    # `postgresql://` alone would ask for a driver that the extras do not bring
-    driver = _DRIVERS.get(parsed.drivername)
-    return parsed.set(drivername=driver) if driver else parsed
-
-
-def _missing_driver(url: sa.URL) -> str:
-    package, extra = _EXTRAS.get(url.get_backend_name(), ("", ""))
-    if extra:
-        return f"{url.drivername} needs {package}, which is not installed: pip install 'adjourn[{extra}]'"
-    return f"there is no driver for {url.drivername!r} databases; use sqlite, postgresql or mysql"

@@ -275,9 +275,9 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """`put`, on a worker thread. A cancelled caller does not stop it: the outbox hears of the COMMIT."""
+        """`put`, for an event loop. A cancelled caller does not stop it: the outbox hears of the COMMIT."""
         work = partial(self._put, config, checkpoint, metadata, new_versions)
-        return (await self.database.soon(work, writes=True, then=_tell))[0]
+        return (await self.database.soon(work, writes=True, short=True, then=_tell))[0]
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""

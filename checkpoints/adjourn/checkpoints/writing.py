@@ -14,6 +14,7 @@ from adjourn.checkpoints.database import Database, was_given_up
 from adjourn.checkpoints.hooks import Fence, Held, Ride, fence_of, outbox_of
 from adjourn.checkpoints.put_rows import CheckpointPut
 from adjourn.checkpoints.riding import arrive
+from adjourn.checkpoints.short_writes import NotNow
 from adjourn.checkpoints.thread_memory import Memories, ThreadMemory
 from adjourn.checkpoints.thread_rows import StaleMemory
 
@@ -93,7 +94,7 @@ class Writer:
         """
         for attempt in range(1, ATTEMPTS + 1):
             memory = self._memories.of(thread_id)
-            with memory.lock:
+            with self._database.holding(memory.lock):
 
                 def work(connection: Connection, memory: ThreadMemory = memory) -> None:
                     memory.texts = {}
@@ -107,6 +108,8 @@ class Writer:
 
                 try:
                     self._database.write_once(work)
+                except NotNow:
+                    raise
                 except BaseException as error:
                     memory.forget()
                     if attempt == ATTEMPTS or not _is_passing(error):

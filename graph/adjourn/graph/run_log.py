@@ -305,7 +305,9 @@ class RunLog:
 
     async def _store(self, work: Callable[[Connection], list[Event]], *, synced: bool = False) -> None:
         """Run a transaction and tell its events. A cancelled caller stops neither."""
-        storing = self._database.soon(lambda: self._database.write(work, synced=synced), writes=True)
+        storing = self._database.soon(
+            lambda: self._database.write(work, synced=synced), writes=True, short=not synced
+        )
         self._storing.add(storing)
         storing.add_done_callback(self._on_stored)
         await asyncio.shield(storing)

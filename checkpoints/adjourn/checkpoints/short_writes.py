@@ -1,0 +1,140 @@
+"""Short writes of an event loop: done on the loop itself where nothing is in the way, else on a thread.
+
+A superstep's transaction takes SQLite half a millisecond, most of it under the interpreter's lock. On a thread it would
+stop the event loop for as long, and with many runs the two would pass the lock to each other at each statement, which
+takes twice as long. What would have to wait, for another writer or for the disk, is a thread's all the same.
+"""
+
+import asyncio
+import contextvars
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+Then = Callable[[Any], object]
+
+
+class NotNow(BaseException):
+    """What an event loop's thread does would have to wait; nothing was done. No error: a thread does it in its place."""
+
+
+class Patience(threading.local):
+    """Whether a thread may wait for locks and other writers: each may, but for an event loop in a short write."""
+
+    waits = True
+
+    @contextmanager
+    def holding(self, lock: Any) -> Iterator[None]:
+        """Hold a lock; raises `NotNow` when somebody else does and this thread may not wait."""
+        if not lock.acquire(blocking=self.waits):
+            raise NotNow
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+class Line:
+    """The short writes of one event loop, in their order. The first is done at once or by the thread; none of the others
+    goes to the thread meanwhile, or under load all of them would from then on."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        patience: Patience,
+        is_free: Callable[[], bool],
+        thread: Executor,
+    ) -> None:
+        self.loop = loop
+        self._patience = patience
+        self._is_free = is_free
+        self._thread = thread
+        self._waiting: deque[
+            tuple[Callable[[], Any], asyncio.Future[Any], Then | None, contextvars.Context]
+        ] = deque()
+        self._is_away = False  # the thread has one
+
+    def write(self, work: Callable[[], T], told: "asyncio.Future[T]", then: Then | None) -> None:
+        """Do it now, or when those before it are done."""
+        if self._is_away or self._waiting or not self._at_once(work, told, then):
+            self._waiting.append((work, told, then, contextvars.copy_context()))
+            if not self._is_away:
+                self._send()
+
+    def _at_once(self, work: Callable[[], T], told: "asyncio.Future[T]", then: Then | None) -> bool:
+        if not self._is_free():
+            return False
+        self._patience.waits = False
+        try:
+            self.loop.call_soon(tell, [told, then], *outcome(work))
+        except NotNow:
+            return False
+        finally:
+            self._patience.waits = True
+        return True
+
+    def _send(self) -> None:
+        """Give the first one to the thread."""
+        work, told, then, context = self._waiting.popleft()
+        self._is_away = True
+        told.add_done_callback(self._back)
+        try:
+            self._thread.submit(on_thread, work, [told, then], self.loop, context)
+        except RuntimeError as error:  # it was closed
+            tell([told, then], None, error)
+
+    def _back(self, _: object) -> None:
+        self._is_away = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """The next one, and the others after whatever else the loop has to do."""
+        if self._is_away or not self._waiting:
+            return
+        work, told, then, context = self._waiting[0]
+        if context.run(self._at_once, work, told, then):
+            self._waiting.popleft()
+            self.loop.call_soon(self._go_on)
+        else:
+            self._send()
+
+
+def on_thread(
+    work: Callable[[], T], waiting: list[Any], loop: asyncio.AbstractEventLoop, context: contextvars.Context
+) -> None:
+    """Work on a thread, and tell the loop. A future of the pool's, chained to one of the loop's, takes three times as long
+    to arrive."""
+    result, raised = outcome(work)
+    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        loop.call_soon_threadsafe(tell, waiting, result, raised, context=context)
+    del raised  # it knows this frame
+
+
+def outcome(work: Callable[[], T]) -> tuple[T | None, BaseException | None]:
+    """What work gives, or what it raises."""
+    try:
+        return work(), None
+    except StopIteration as error:  # which no future takes
+        return None, RuntimeError(f"the work raised StopIteration: {error}")
+    except NotNow:
+        raise
+    except BaseException as error:
+        return None, error
+
+
+def tell(waiting: list[Any], result: Any, raised: BaseException | None) -> None:
+    """Tell who waits, and `then`."""
+    told, then = waiting
+    waiting.clear()  # the exception knows the frame that knows it: neither is to keep the other
+    if not told.done():  # whoever waited may have been cancelled
+        if raised is not None:
+            told.set_exception(raised)
+        else:
+            told.set_result(result)
+    if then is not None and raised is None:
+        then(result)  # before who waits goes on
