@@ -96,7 +96,7 @@ def test_ordinary_writes_stay_and_special_ones_are_replaced(saver: SQLAlchemySav
 def test_a_connection_that_the_server_closed_is_replaced(
     engine: str, servers: Engines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adjourn.checkpoints.database.IDLE_S", 0.0)
+    monkeypatch.setattr("adjourn.checkpoints.servers.IDLE_S", 0.0)
     own, kill = {
         "postgresql": ("SELECT pg_backend_pid()", "SELECT pg_terminate_backend({})"),
         "mariadb": ("SELECT connection_id()", "KILL {}"),

@@ -179,7 +179,7 @@ def test_c90_a_process_that_froze_in_a_transaction_does_not_hold_its_row_for_eve
     shared_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only PostgreSQL can end it; there, whoever waits for the row gets it."""
-    monkeypatch.setattr("adjourn.checkpoints.database.FROZEN_MS", 200)
+    monkeypatch.setattr("adjourn.checkpoints.servers.FROZEN_MS", 200)
     frozen, other = Database(shared_url), Database(shared_url)
     try:
         if frozen.engine.dialect.name != "postgresql":

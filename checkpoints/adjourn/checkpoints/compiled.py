@@ -12,16 +12,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import DBAPIError
+
+from adjourn.checkpoints.servers import begin, translated
 
 Row = tuple[Any, ...]
 
 Check = Callable[[], None]
 """Called when the statements are through. Raises when they were sent on a wrong assumption: all rolls back."""
+
+T = TypeVar("T")
+Asked = Callable[[], T]
+"""Gives what a query brings. Called in an `in_one_go`, it waits for that; called behind it, it is there."""
 
 ROWS_AT_ONCE = 100  # in one INSERT: PostgreSQL takes 65,535 values, and keeps a plan for each number of rows
 
@@ -39,24 +44,34 @@ class Statement:
 
     def rows(self, connection: Connection, values: Mapping[str, Any]) -> list[Row]:
         """All rows of a query."""
-        return self._fetched(connection, values)[1]
+        return self._asked(connection, values)()
 
     def mappings(self, connection: Connection, values: Mapping[str, Any]) -> list[dict[str, Any]]:
         """All rows of a query, each by the names of its columns."""
-        columns, rows = self._fetched(connection, values)
-        names = [one[0] for one in columns]
-        return [dict(zip(names, row, strict=True)) for row in rows]
+        return self.ask(connection, values)()
 
-    def _fetched(self, connection: Connection, values: Mapping[str, Any]) -> tuple[Any, list[Row]]:
-        """The columns as the driver describes them, and all rows."""
-        compiled, cursor = self._for(connection)
+    def ask(self, connection: Connection, values: Mapping[str, Any]) -> Asked[list[dict[str, Any]]]:
+        """`mappings`, which may be called for when other queries were asked as well (`in_one_go`)."""
+        asked, names = self._asked(connection, values), self._for(connection).names
+        return lambda: [dict(zip(names, row, strict=True)) for row in asked()]
+
+    def _asked(self, connection: Connection, values: Mapping[str, Any]) -> Asked[list[Row]]:
+        compiled = self._for(connection)
         if together := _together(connection):
             together.go(connection)
+        cursor = _cursor(connection)
         try:
             cursor.execute(compiled.text, compiled.in_order(values))
-            return cursor.description, list(cursor.fetchall())
         except Exception as error:
-            raise _translated(connection, compiled.text, error) from error
+            raise translated(connection, compiled.text, error) from error
+
+        def fetched() -> list[Row]:
+            try:
+                return list(cursor.fetchall())
+            except Exception as error:
+                raise translated(connection, compiled.text, error) from error
+
+        return fetched
 
     def first(self, connection: Connection, values: Mapping[str, Any]) -> Row | None:
         """The first row of a query; None without one."""
@@ -74,25 +89,26 @@ class Statement:
 
     def send(self, connection: Connection, values: Mapping[str, Any]) -> Callable[[], int]:
         """`change`, whose count may be asked when the statements that go together are through."""
-        compiled, cursor = self._for(connection)
+        compiled = self._for(connection)
         row = compiled.in_order(values)
         together = _together(connection)
         if together and together.takes(compiled, [row], connection):
             return _not_counted
+        cursor = _cursor(connection)
         try:
             cursor.execute(compiled.text, row)
         except Exception as error:
-            raise _translated(connection, compiled.text, error) from error
+            raise translated(connection, compiled.text, error) from error
         return lambda: int(cursor.rowcount)
 
     def insert_one(self, connection: Connection, values: Mapping[str, Any]) -> int:
         """Insert a row that the database numbers; its number. Drivers tell it, psycopg where it is asked for."""
-        compiled, cursor = self._for(connection)
+        compiled, cursor = self._for(connection), _cursor(connection)
         try:
             cursor.execute(compiled.text, compiled.in_order(values))
             return int(cursor.fetchone()[0] if connection.dialect.name == "postgresql" else cursor.lastrowid)
         except Exception as error:
-            raise _translated(connection, compiled.text, error) from error
+            raise translated(connection, compiled.text, error) from error
 
     def change_many(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert, update or delete once per row; no row, no statement."""
@@ -100,11 +116,12 @@ class Statement:
             for row in rows:
                 self.send(connection, row)
             return
-        compiled, cursor = self._for(connection)
+        compiled = self._for(connection)
         given = [compiled.in_order(row) for row in rows]
         together = _together(connection)
         if together and together.takes(compiled, given, connection):
             return
+        cursor = _cursor(connection)
         try:
             if compiled.of_rows is None:
                 cursor.executemany(compiled.text, given)
@@ -114,16 +131,14 @@ class Statement:
                 text = _joined(((compiled, len(some)),))
                 cursor.execute(text, list(itertools.chain.from_iterable(some)))
         except Exception as error:
-            raise _translated(connection, compiled.text, error) from error
+            raise translated(connection, compiled.text, error) from error
 
-    def _for(self, connection: Connection) -> "tuple[_Compiled, Any]":
+    def _for(self, connection: Connection) -> "_Compiled":
         dialect = connection.dialect
         compiled = self._compiled.get(dialect.name)
         if compiled is None:
             compiled = self._compiled[dialect.name] = _compile(self._build(dialect.name), dialect)
-        driver: Any = connection.connection.dbapi_connection
-        # not closed by hand: each is gone with its last reader
-        return compiled, _cursor(driver) if dialect.driver == "psycopg" else driver.cursor()
+        return compiled
 
 
 def word(state: StrEnum) -> sa.ColumnElement[str]:
@@ -141,9 +156,9 @@ def kept(connection: Connection) -> AbstractContextManager[object]:
 def in_one_go(connection: Connection) -> Iterator[None]:
     """Send the statements of the block without waiting for each one's answer, where the driver can.
 
-    Inside it, `change` knows no count; `send` gives one that is known behind the block, of updates and deletes. Inserts
-    come last, all as one statement, but for those of tables that another statement of the block needs. An error of a
-    statement may come out at a later one, or at the end of the block.
+    Inside it, `change` knows no count; `send` gives one that is known behind the block, of updates and deletes, and `ask`
+    rows. Inserts come last, all as one statement, but for those of tables that another statement of the block needs. An
+    error of a statement may come out at a later one, or at the end of the block.
     """
     driver: Any = connection.dialect.loaded_dbapi
     if connection.dialect.driver != "psycopg" or not driver.Pipeline.is_supported():  # libpq before 14
@@ -157,7 +172,7 @@ def in_one_go(connection: Connection) -> Iterator[None]:
             yield
             together.go(connection)
     except driver.Error as error:
-        raise _translated(connection, "", error) from error
+        raise translated(connection, "", error) from error
     finally:
         del info[_TOGETHER]
 
@@ -176,6 +191,8 @@ class _Compiled:
     """Whether it is an INSERT that brings nothing back."""
     of_rows: Callable[[int], str] | None
     """The pattern that inserts so many rows at once; None: the driver's own way is no slower."""
+    names: tuple[str, ...]
+    """Of the columns that a query brings."""
 
 
 _TOGETHER = "adjourn_together"
@@ -220,9 +237,9 @@ class _Together:
         text = _joined(tuple((compiled, len(rows)) for compiled, rows in parts))
         values = [value for _, rows in parts for row in rows for value in row]
         try:
-            _cursor(connection.connection.dbapi_connection).execute(text, values)
+            _cursor(connection).execute(text, values)
         except Exception as error:
-            raise _translated(connection, text, error) from error
+            raise translated(connection, text, error) from error
 
 
 @functools.lru_cache(maxsize=1_024)
@@ -239,11 +256,22 @@ def _with_numbers(pattern: str) -> str:
     return re.sub("%%|%s", lambda one: "%" if one[0] == "%%" else f"${next(number)}", pattern)
 
 
-def _cursor(driver: Any) -> Any:
-    """A cursor of psycopg's for texts with numbers."""
-    from psycopg import RawCursor  # an extra
+def _cursor(connection: Connection) -> Any:
+    """A cursor for the texts as we have them, in a transaction that has begun. Not closed by hand: each is gone with its
+    last reader."""
+    driver: Any = connection.connection.dbapi_connection
+    if connection.dialect.driver != "psycopg":
+        return driver.cursor()
+    begin(connection)
+    return _numbered_cursor()(driver)
 
-    return RawCursor(driver)
+
+@functools.cache
+def _numbered_cursor() -> Any:
+    """psycopg's cursor for texts with numbers; it is an extra."""
+    from psycopg import RawCursor
+
+    return RawCursor
 
 
 def _not_counted() -> int:
@@ -265,6 +293,7 @@ def _compile(statement: sa.ClauseElement, dialect: sa.Dialect) -> _Compiled:
         inserts=inserts,
         # psycopg sends each row of an `executemany` by itself, at four times the price
         of_rows=_of_rows(pattern) if numbers and inserts else None,
+        names=tuple(one.key for one in getattr(statement, "selected_columns", ())),
     )
 
 
@@ -296,11 +325,3 @@ def _in_order(names: tuple[str, ...], fixed: dict[str, Any]) -> Callable[[Mappin
     if fixed or len(names) < 2:
         return lambda values: tuple([fixed[name] if name in fixed else values[name] for name in names])
     return operator.itemgetter(*names)
-
-
-def _translated(connection: Connection, text: str, error: Exception) -> BaseException:
-    """A driver's error as SQLAlchemy's; values stay out of the message."""
-    driver: Any = connection.dialect.loaded_dbapi
-    return DBAPIError.instance(
-        text, None, error, driver.Error, hide_parameters=True, dialect=connection.dialect
-    )

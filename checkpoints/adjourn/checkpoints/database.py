@@ -26,7 +26,7 @@ from sqlalchemy.exc import DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import StaticPool
 
 from adjourn.checkpoints.errors import StoreError
-from adjourn.checkpoints.servers import WORKERS, missing_driver, parsed_url, server_engine
+from adjourn.checkpoints.servers import WORKERS, missing_driver, parsed_url, server_engine, transaction
 from adjourn.checkpoints.short_writes import Line, NotNow, Patience, on_thread
 
 T = TypeVar("T")
@@ -91,9 +91,6 @@ class Database:
         self.synchronous = synchronous
         self.in_memory = self.is_sqlite and self.url.database in (None, "", ":memory:")
         self.engine: Engine = self._engine()
-        self._snapshots = self.engine.execution_options(
-            isolation_level="REPEATABLE READ"
-        )  # readers on a server
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="adjourn-db")
         # SQLite writes one at a time: one thread for async writers, or they would only wake each other.
         self._write_pool = ThreadPoolExecutor(1, "adjourn-db-write") if self.is_sqlite else self._pool
@@ -140,7 +137,7 @@ class Database:
             return self.write(work)
         if self.is_sqlite:
             return self._read_file(work)
-        with self._snapshots.begin() as connection:
+        with transaction(self.engine, "REPEATABLE READ") as connection:
             return work(connection)
 
     def _read_file(self, work: Callable[[Connection], T]) -> T:
@@ -179,7 +176,7 @@ class Database:
     def write_unprepared(self, work: Callable[[Connection], T], *, synced: bool = False) -> T:
         """`write_once`, for the setup itself: nothing is created before."""
         if self._writer is None:
-            with self.engine.begin() as connection:
+            with transaction(self.engine, "READ COMMITTED") as connection:
                 return work(connection)
         with self._patience.holding(self._writer):
             if self._is_closed:

@@ -1,8 +1,10 @@
 """Which writes on a thread are in doubt: begun by an owner that died, and nobody knows whether they happened."""
 
+from typing import Any
+
 from sqlalchemy import ClauseElement, Connection, bindparam, or_, select
 
-from adjourn.checkpoints.compiled import Statement, word
+from adjourn.checkpoints.compiled import Asked, Statement, word
 from adjourn.checkpoints.lifecycle import CallState, Effect
 from adjourn.checkpoints.run_schema import calls, runs
 
@@ -13,11 +15,36 @@ def doubtful_digests(connection: Connection, thread_id: str) -> set[str]:
     What is unknown on the thread that it was forked from is unknown here as well: the world is the same. So it is with
     those of the runs that worked for runs on it.
     """
-    written = [
-        row for one in _lineage(connection, thread_id) for row in _writes.rows(connection, {"of_thread": one})
-    ]
-    outcomes = {digest: outcome for digest, outcome, _ in sorted(written, key=lambda row: row[2] or "")}
-    return {digest for digest, last in outcomes.items() if last == CallState.UNKNOWN}
+    return ask_doubtful(connection, thread_id)()
+
+
+def ask_doubtful(connection: Connection, thread_id: str) -> Asked[set[str]]:
+    """`doubtful_digests`, asked together with others; older threads are looked at when it is called for."""
+    asked = _ask(connection, thread_id)
+
+    def doubtful() -> set[str]:
+        written, older = asked()
+        while older is not None:
+            some, older = _ask(connection, older)()
+            written += some
+        outcomes = {
+            one["digest"]: one["outcome"] for one in sorted(written, key=lambda one: one["ended_at"] or "")
+        }
+        return {digest for digest, last in outcomes.items() if last == CallState.UNKNOWN}
+
+    return doubtful
+
+
+def _ask(connection: Connection, thread_id: str) -> Asked[tuple[list[dict[str, Any]], str | None]]:
+    """The writes on a thread, and the thread that it was forked from; None: it was not."""
+    writes = _writes.ask(connection, {"of_thread": thread_id})
+    original = _original.ask(connection, {"of_thread": thread_id})
+
+    def found() -> tuple[list[dict[str, Any]], str | None]:
+        older = original()
+        return writes(), older[0]["thread_id"] if older else None
+
+    return found
 
 
 def _writes_on_thread() -> ClauseElement:
@@ -35,14 +62,6 @@ def _writes_on_thread() -> ClauseElement:
 
 
 _writes = Statement(lambda _: _writes_on_thread())
-
-
-def _lineage(connection: Connection, thread_id: str) -> list[str]:
-    """A thread, the one that it was forked from, the one that this was forked from, and so on."""
-    line = [thread_id]
-    while (older := _original.value(connection, {"of_thread": line[-1]})) is not None:
-        line.append(older)
-    return line
 
 
 def _original_of() -> ClauseElement:

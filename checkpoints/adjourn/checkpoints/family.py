@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import CTE, Connection, Select, bindparam, func, literal_column, or_, select
 
 from adjourn.checkpoints import journal
-from adjourn.checkpoints.compiled import Statement
+from adjourn.checkpoints.compiled import Asked, Statement
 from adjourn.checkpoints.lifecycle import InterruptState, RunStatus
 from adjourn.checkpoints.records import Interrupt, RunRow
 from adjourn.checkpoints.run_schema import interrupts, runs
@@ -48,7 +48,13 @@ _spent_below = Statement(
 
 def children(connection: Connection, run_id: str) -> list[str]:
     """The runs that work for a run itself, oldest first."""
-    return [row[0] for row in _children.rows(connection, {"id_": run_id})]
+    return ask_children(connection, run_id)()
+
+
+def ask_children(connection: Connection, run_id: str) -> Asked[list[str]]:
+    """`children`, asked together with others."""
+    asked = _children.ask(connection, {"id_": run_id})
+    return lambda: [row["id"] for row in asked()]
 
 
 def below(connection: Connection, run_id: str) -> list[str]:

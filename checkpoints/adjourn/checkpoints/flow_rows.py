@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 
 from sqlalchemy import ClauseElement, Connection, bindparam, func, insert, null, or_, select, update
 
-from adjourn.checkpoints.compiled import Check, Statement, word
+from adjourn.checkpoints.compiled import Asked, Check, Statement, word
 from adjourn.checkpoints.errors import IllegalMove
 from adjourn.checkpoints.lifecycle import FLOW_STEP_MOVES, FlowStepState, sources
 from adjourn.checkpoints.records import to_text
@@ -103,7 +103,13 @@ def stop(connection: Connection, run_id: str, reason: str, *, at: str) -> None:
 
 def read(connection: Connection, run_id: str) -> list[FlowStepRow]:
     """The steps of a run's flow in their order; empty for a run without one."""
-    return [FlowStepRow(**row) for row in _read.mappings(connection, {"of_run": run_id})]
+    return ask(connection, run_id)()
+
+
+def ask(connection: Connection, run_id: str) -> Asked[list[FlowStepRow]]:
+    """`read`, asked together with others."""
+    asked = _read.ask(connection, {"of_run": run_id})
+    return lambda: [FlowStepRow(**row) for row in asked()]
 
 
 _read = Statement(

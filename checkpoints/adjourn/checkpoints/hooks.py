@@ -38,6 +38,11 @@ class Ride(Protocol):
         """What tasks wrote, stored along with the checkpoint."""
         ...
 
+    @property
+    def check(self) -> Check:
+        """The first one that is called when all is sent: raises for a stale owner."""
+        ...
+
     def write(self, connection: Connection) -> Sequence[Check]:
         """Write the rows, behind the checkpoint's. By `Statement`: they are sent and not waited for (`in_one_go`)."""
         ...

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ClauseElement,
-    ColumnElement,
     Connection,
     Table,
     Update,
@@ -22,7 +21,10 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import IntegrityError
 
+from adjourn.checkpoints import run_rows
 from adjourn.checkpoints.compiled import Check, Statement, word
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import IllegalMove, LeaseLost, RunNotFound
@@ -69,6 +71,14 @@ def _insert(table: Table, row: type[Any]) -> Statement:
 
 
 _insert_run = _insert(runs, RunRow)
+_insert_run_or_not = Statement(
+    lambda _: (
+        postgresql.insert(runs)
+        .values({one.name: bindparam(one.name) for one in fields(RunRow)})
+        .on_conflict_do_nothing()
+        .returning(runs.c.id)
+    )
+)
 _insert_step = _insert(steps, StepRow)
 _insert_call = _insert(calls, CallRow)
 _insert_interrupt = _insert(interrupts, Interrupt)
@@ -83,6 +93,18 @@ _insert_audit = Statement(
 def insert_run(connection: Connection, run: RunRow) -> None:
     """Store a new run. The database refuses a second live run on a thread (`sqlalchemy.exc.IntegrityError`)."""
     _insert_run.change(connection, _encoded(run, runs))
+
+
+def begin_run(connection: Connection, run: RunRow) -> bool:
+    """`insert_run`, for who goes on with the transaction. False: the database refused it, and nothing was stored."""
+    values = _encoded(run, runs)
+    if connection.dialect.name == "postgresql":  # where an error would end the transaction
+        return bool(_insert_run_or_not.rows(connection, values))
+    try:
+        _insert_run.change(connection, values)
+    except IntegrityError:
+        return False
+    return True
 
 
 def sign_run(connection: Connection, run_id: str, signature: str) -> None:
@@ -187,6 +209,10 @@ def _counting_fenced() -> Update:
     return _counting().where(runs.c.fence == bindparam("held"), runs.c.status == RunStatus.RUNNING.value)
 
 
+def _counting_from() -> Update:
+    return _counting_fenced().where(runs.c.last_event == bindparam("last"))
+
+
 def _telling(counting: Callable[[], Update]) -> Statement:
     """The update with what it came to, where the database tells it: MySQL does not."""
     return Statement(
@@ -199,6 +225,7 @@ _TELL = ("sqlite", "postgresql")
 
 _count = _telling(_counting)
 _count_fenced = _telling(_counting_fenced)
+_count_from = Statement(lambda _: _counting_from())
 _counted = Statement(lambda _: select(runs.c.last_event).where(runs.c.id == bindparam("id_")))
 
 
@@ -234,21 +261,43 @@ def move_on(
     `steps` are counted on the run as well, with their tokens and their cost. It is one UPDATE, which holds the run's row, so that numbers have neither gap nor twin. With a `fence` it is
     refused to a stale owner (`LeaseLost`).
     """
-    values = {
+    values = _onward(run_id, facts, steps) | {"held": fence}
+    last = _last_number(connection, _count if fence is None else _count_fenced, values)
+    if last is None:
+        raise RunNotFound(run_id) if fence is None else LeaseLost(run_id, fence)
+    return _numbered(facts, last - len(facts))
+
+
+def move_on_from(
+    connection: Connection,
+    run_id: str,
+    facts: Sequence[Event],
+    *,
+    fence: int,
+    last: int,
+    steps: Sequence[Counted] = (),
+) -> tuple[list[Event], Callable[[], bool]]:
+    """`move_on` for an owner who knows the number of the last event, and need not wait for it; also whether that was right.
+    Where it was not, all is to be rolled back."""
+    values = _onward(run_id, facts, steps) | {"held": fence, "last": last}
+    moved = _count_from.send(connection, values)
+    return _numbered(facts, last), lambda: moved() == 1
+
+
+def _onward(run_id: str, facts: Sequence[Event], steps: Sequence[Counted]) -> dict[str, Any]:
+    return {
         "id_": run_id,
         "n": len(facts),
         "at": now(),
-        "held": fence,
         "step": steps[-1].number if steps else None,
         "in_": sum(one.step.input_tokens or 0 for one in steps),
         "out": sum(one.step.output_tokens or 0 for one in steps),
         "cost_": sum((one.step.cost for one in steps), 0.0),
     }
-    last = _last_number(connection, _count if fence is None else _count_fenced, values)
-    if last is None:
-        raise RunNotFound(run_id) if fence is None else LeaseLost(run_id, fence)
-    first = last - len(facts) + 1
-    return [fact.numbered(first + place) for place, fact in enumerate(facts)]
+
+
+def _numbered(facts: Sequence[Event], last: int) -> list[Event]:
+    return [fact.numbered(number) for number, fact in enumerate(facts, last + 1)]
 
 
 def insert_events(connection: Connection, run_id: str, numbered: Sequence[Event]) -> None:
@@ -274,10 +323,7 @@ def append_events(
 
 def told_keys(connection: Connection, run_id: str) -> set[str]:
     """The keys of the events that a run has stored."""
-    return {row[0] for row in _told.rows(connection, {"id_": run_id})}
-
-
-_told = Statement(lambda _: select(events.c.key).where(events.c.run_id == bindparam("id_")))
+    return run_rows.keys(connection, run_id)()
 
 
 def _event_values(run_id: str, fact: Event, at: str) -> dict[str, Any]:
@@ -438,17 +484,7 @@ def note_langgraph_id(connection: Connection, run_id: str, langgraph_id: str) ->
 
 def lock_run(connection: Connection, run_id: str) -> RunRow:
     """The run, its row held until the transaction ends. Raises `RunNotFound`."""
-    return _one_run(_lock_run, connection, run_id)
-
-
-def _one_run(statement: Statement, connection: Connection, run_id: str) -> RunRow:
-    rows = statement.mappings(connection, {"id_": run_id})
-    if not rows:
-        raise RunNotFound(run_id)
-    return RunRow.of(rows[0])
-
-
-_lock_run = Statement(lambda _: select(runs).where(runs.c.id == bindparam("id_")).with_for_update())
+    return run_rows.run(connection, run_id, lock=True)()
 
 
 # -- reading
@@ -456,10 +492,9 @@ _lock_run = Statement(lambda _: select(runs).where(runs.c.id == bindparam("id_")
 
 def read_run(connection: Connection, run_id: str) -> RunRow:
     """One run. Raises `RunNotFound`."""
-    return _one_run(_read_run, connection, run_id)
+    return run_rows.run(connection, run_id)()
 
 
-_read_run = Statement(lambda _: select(runs).where(runs.c.id == bindparam("id_")))
 _progress = Statement(lambda _: select(runs.c.status, runs.c.last_event).where(runs.c.id == bindparam("id_")))
 
 
@@ -544,38 +579,21 @@ _begun_in_vain = Statement(
 
 def read_steps(connection: Connection, run_id: str) -> list[StepRow]:
     """The steps of a run, in order."""
-    return [StepRow.of(row) for row in _read_steps.mappings(connection, {"id_": run_id})]
+    return run_rows.steps(connection, run_id)()
 
 
 def read_calls(connection: Connection, run_id: str, *, step: int | None = None) -> list[CallRow]:
     """The calls of a run (or of one step of it), in request order."""
-    statement = _read_calls if step is None else _read_calls_of_step
-    return [CallRow.of(row) for row in statement.mappings(connection, {"id_": run_id, "of_step": step})]
+    return run_rows.calls(connection, run_id, step=step)()
 
 
 def read_audit(connection: Connection, run_id: str) -> list[AuditRow]:
     """Who did what to a run, in order."""
-    return [AuditRow.of(row) for row in _read_audit.mappings(connection, {"id_": run_id})]
+    return run_rows.audit(connection, run_id)()
 
 
 def read_interrupts(
     connection: Connection, run_id: str, *, state: InterruptState | None = None
 ) -> list[Interrupt]:
     """The questions of a run, in the order they were asked."""
-    statement = _read_interrupts if state is None else _read_interrupts_in
-    return [Interrupt.of(row) for row in statement.mappings(connection, {"id_": run_id, "in_state": state})]
-
-
-def _of_run(table: Table, *order: ColumnElement[Any], only: ColumnElement[bool] | None = None) -> Statement:
-    """The rows of a table that belong to a run."""
-    conditions = [table.c.run_id == bindparam("id_"), *([] if only is None else [only])]
-    return Statement(lambda _: select(table).where(*conditions).order_by(*order))
-
-
-_read_steps = _of_run(steps, steps.c.step)
-_read_calls = _of_run(calls, calls.c.step, calls.c.position)
-_read_calls_of_step = _of_run(calls, calls.c.position, only=calls.c.step == bindparam("of_step"))
-_read_audit = _of_run(audit, audit.c.id)
-_asked = (interrupts.c.step, interrupts.c.created_at, interrupts.c.position)
-_read_interrupts = _of_run(interrupts, *_asked)
-_read_interrupts_in = _of_run(interrupts, *_asked, only=interrupts.c.state == bindparam("in_state"))
+    return run_rows.interrupts(connection, run_id, state=state)()

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Column, Connection, bindparam, case, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from adjourn.checkpoints.compiled import Statement, kept
+from adjourn.checkpoints.compiled import Check, Statement, kept
 from adjourn.checkpoints.database import format_time, now
 from adjourn.checkpoints.doorbell import ring
 from adjourn.checkpoints.errors import LeaseLost, NotResumable, RunBusy, RunNotFound
@@ -153,5 +153,15 @@ def hold(connection: Connection, run_id: str, fence: int) -> None:
 
     Raises `LeaseLost` when the fence is stale or the run no longer runs; the caller's transaction rolls back.
     """
-    if _hold.first(connection, {"run_id": run_id, "held": fence}) is None:
-        raise LeaseLost(run_id, fence)
+    send_hold(connection, run_id, fence)()
+
+
+def send_hold(connection: Connection, run_id: str, fence: int) -> Check:
+    """`hold`, but for the check that there was such a row."""
+    asked = _hold.ask(connection, {"run_id": run_id, "held": fence})
+
+    def check() -> None:
+        if not asked():
+            raise LeaseLost(run_id, fence)
+
+    return check

@@ -1,13 +1,15 @@
-"""The URL of a database, and the engine of one that is a server: PostgreSQL or MariaDB."""
+"""The URL of a database; the engine of one that is a server, PostgreSQL or MariaDB, and its transactions."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.engine import Engine, make_url
-from sqlalchemy.exc import ArgumentError, DisconnectionError
+from sqlalchemy.engine import Connection, Engine, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
 
 from adjourn.checkpoints.errors import StoreError
 
@@ -65,8 +67,9 @@ def server_engine(url: sa.URL) -> Engine:
         isolation_level="READ COMMITTED",
         pool_use_lifo=True,
     )
-    if engine.dialect.name == "postgresql":
+    if engine.dialect.driver == "psycopg":
         event.listen(engine, "connect", _bound_idleness)
+        event.listen(engine, "begin", begin)
     event.listen(engine, "checkout", partial(_check_idle, engine.dialect))
     event.listen(engine, "checkin", _note_use)
     return engine
@@ -92,3 +95,59 @@ def _check_idle(dialect: sa.Dialect, connection: Any, record: Any, _proxy: Any) 
 
 def _note_use(_connection: Any, record: Any) -> None:
     record.info["used"] = time.monotonic()
+
+
+@contextmanager
+def transaction(engine: Engine, isolation: str) -> Iterator[Connection]:
+    """One transaction on a server. On PostgreSQL it begins with its first statement: `begin` may be sent along with that,
+    where psycopg by itself would wait for it."""
+    if engine.dialect.driver != "psycopg":
+        with engine.execution_options(isolation_level=isolation).begin() as connection:
+            yield connection
+        return
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.info[_TO_BEGIN] = f"BEGIN ISOLATION LEVEL {isolation}"
+        driver: Any = connection.connection.dbapi_connection
+        try:
+            yield connection
+            _commit(connection, driver)
+        except BaseException:
+            _undo(connection, driver)
+            raise
+        finally:
+            connection.info.pop(_TO_BEGIN, None)
+
+
+def _commit(connection: Connection, driver: Any) -> None:
+    try:
+        driver.commit()
+    except Exception as error:
+        raise translated(connection, "COMMIT", error) from error
+
+
+def _undo(connection: Connection, driver: Any) -> None:
+    try:
+        driver.rollback()
+    except connection.dialect.loaded_dbapi.Error:  # it is lost, and all of the transaction with it
+        connection.invalidate()
+
+
+def begin(connection: Connection) -> None:
+    """Begin the transaction in which this is the first statement."""
+    if statement := connection.info.pop(_TO_BEGIN, None):
+        driver: Any = connection.connection.dbapi_connection
+        try:
+            driver.execute(statement, prepare=False)
+        except Exception as error:
+            raise translated(connection, statement, error) from error
+
+
+_TO_BEGIN = "adjourn_to_begin"
+
+
+def translated(connection: Connection, text: str, error: Exception) -> BaseException:
+    """A driver's error as SQLAlchemy's; values stay out of the message."""
+    driver: Any = connection.dialect.loaded_dbapi
+    return DBAPIError.instance(
+        text, None, error, driver.Error, hide_parameters=True, dialect=connection.dialect
+    )

@@ -44,6 +44,22 @@ _hold = Statement(
 )
 
 
+def has_checkpoints(connection: Connection, thread_id: str) -> bool:
+    """Whether anything of a thread was stored."""
+    return _has_checkpoints.first(connection, {"of_thread": thread_id}) is not None
+
+
+_has_checkpoints = Statement(
+    lambda _: (
+        sa.select(checkpoints.c.checkpoint_id)
+        .join(namespaces, namespaces.c.id == checkpoints.c.namespace)
+        .join(threads, threads.c.id == namespaces.c.thread)
+        .where(threads.c.thread_id == sa.bindparam("of_thread"))
+        .limit(1)
+    )
+)
+
+
 def delete_threads(connection: Connection, thread_ids: Sequence[str]) -> None:
     """Take away threads; their rows in the other tables go with them."""
     connection.execute(threads.delete().where(threads.c.thread_id.in_(thread_ids)))

@@ -62,7 +62,8 @@ class Writer:
             else:
                 ride = outbox.open(connection)
             brought = () if ride is None else ride.held
-            checks = [held(connection, memory) for held in (*ridden, *brought)]
+            checks = [] if ride is None else [ride.check]
+            checks += [held(connection, memory) for held in (*ridden, *brought)]
             checks.append(put.send(connection, memory, self._codec))
             if ride is not None:
                 checks += ride.write(connection)

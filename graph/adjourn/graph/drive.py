@@ -8,6 +8,7 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
@@ -45,6 +46,7 @@ from adjourn.nodes.clock import Clock
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.run_context import RUN_KEY, Cancel, RunContext
 from adjourn.nodes.sealing import Keyring
+from adjourn.nodes.state import RunState
 
 log = logging.getLogger("adjourn.run")
 
@@ -53,6 +55,20 @@ RECURSION_LIMIT = 100_000
 
 # Of the state. Each superstep would give all of it otherwise.
 READ_AT_THE_END = ("messages", "step", "stop_reason")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What an owner finds in the store when it takes a run: what was written down before, and the input for a thread of
+    which nothing was stored; None: its checkpoint tells how to go on."""
+
+    before: Before
+    input: RunState | None
+
+    @classmethod
+    def read(cls, connection: Connection, run: RunRow) -> "Found":
+        """In one transaction, best in the one that takes the run."""
+        return cls(Before.read(connection, run), starts.input_of_new_thread(connection, run))
 
 
 class Drive:
@@ -72,6 +88,7 @@ class Drive:
         keyring: Keyring,
         working: Working | None = None,
         within: Within | None = None,
+        found: Found | None = None,
     ) -> None:
         self._database = database
         self._graph = graph
@@ -84,6 +101,7 @@ class Drive:
         self._keyring = keyring
         self._working = working
         self._within = within
+        self._found = found  # until the graph has gone on once
         self._clock = Clock(run.active_ms)
 
     async def to_its_end(self) -> None:
@@ -125,8 +143,11 @@ class Drive:
             frozen=is_ours_alone(self._graph),
         )
         try:
-            written.learn(await self._database.aread(lambda connection: Before.read(connection, run)))
-            await self._conclude(written, *await self._invoke(written))
+            found, self._found = self._found, None
+            if found is None:
+                found = await self._database.aread(lambda connection: Found.read(connection, run))
+            written.learn(found.before)
+            await self._conclude(written, *await self._invoke(written, found.input))
         except LeaseLost:
             raise
         except GraphDrained:
@@ -156,7 +177,9 @@ class Drive:
 
     # -- going on
 
-    async def _invoke(self, written: RunLog) -> tuple[dict[str, Any], Sequence[Pending]]:
+    async def _invoke(
+        self, written: RunLog, first: RunState | None
+    ) -> tuple[dict[str, Any], Sequence[Pending]]:
         """Let the graph go on; its last values, and the questions at which it stopped."""
         run, within = self._run, self._within
         context = RunContext(
@@ -184,7 +207,7 @@ class Drive:
         try:
             # as `ainvoke` does it, but for the updates of each superstep, which nobody here reads
             async for values in self._graph.astream(
-                await self._input(),
+                first or await self._input(),
                 config,
                 stream_mode="values",
                 output_keys=[one for one in READ_AT_THE_END if one in self._graph.channels],

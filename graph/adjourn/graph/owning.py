@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 
 from adjourn.checkpoints import family, journal, leases
 from adjourn.checkpoints.database import Database
-from adjourn.checkpoints.errors import UsageError, WrongGraph
+from adjourn.checkpoints.errors import StoredDataError, UsageError, WrongGraph
 from adjourn.checkpoints.events import Event
 from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.checkpoints.records import Interrupt, RunRow
@@ -30,7 +30,7 @@ from adjourn.graph import expiring, starts
 from adjourn.graph.background import Background
 from adjourn.graph.cancelling import CancelWatch
 from adjourn.graph.children import Family, Working
-from adjourn.graph.drive import Drive
+from adjourn.graph.drive import Drive, Found
 from adjourn.graph.keys import check_openable, has_key_file, keyring_of, takers_of
 from adjourn.graph.line import WAIT_S, Busy, Lines, as_busy
 from adjourn.graph.logbook import log_event
@@ -302,7 +302,12 @@ class Owning:
         within: Within | None,
     ) -> Run:
         listener = self._to_all(heard)
-        begun = await self.database.awrite(lambda one: self._signed(one, begin(one)))
+
+        def work(connection: Connection) -> tuple[Begun, Found | None]:
+            begun = self._signed(connection, begin(connection))
+            return begun, _found(connection, begun.run)
+
+        begun, found = await self.database.awrite(work)
         run = begun.run
         if on_begun is not None:
             on_begun(run)
@@ -334,6 +339,7 @@ class Owning:
                         keyring=self.keyring,
                         working=working,
                         within=within,
+                        found=found,
                     ).to_its_end()
             finally:
                 mine.ended.set_result(None)
@@ -341,6 +347,14 @@ class Owning:
                     del self._driving[run.id]
                     self._broadcast.end(run.id)
         return await self.get(run.id)
+
+
+def _found(connection: Connection, run: RunRow) -> Found | None:
+    """What the run's owner needs to know; None: it is not ours, or a damaged row is to be met when it is driven."""
+    try:
+        return Found.read(connection, run) if run.status == RunStatus.RUNNING else None
+    except StoredDataError:
+        return None
 
 
 def _harmless(on_event: Listener | None) -> Listener:

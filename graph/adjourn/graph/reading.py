@@ -2,22 +2,21 @@
 
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import family, flow_rows, journal
+from adjourn.checkpoints import family, flow_rows, journal, run_rows
+from adjourn.checkpoints.compiled import in_one_go
 from adjourn.checkpoints.errors import RunNotFound, UsageError
 from adjourn.graph.run import Run
 
 
 def read_run(connection: Connection, run_id: str) -> Run:
     """A run with all that belongs to it, in one transaction. Raises `RunNotFound`."""
-    return Run(
-        journal.read_run(connection, run_id),
-        journal.read_steps(connection, run_id),
-        journal.read_calls(connection, run_id),
-        journal.read_interrupts(connection, run_id),
-        journal.read_audit(connection, run_id),
-        flow_rows.read(connection, run_id),
-        [read_run(connection, one) for one in family.children(connection, run_id)],
-    )
+    with in_one_go(connection):
+        run = run_rows.run(connection, run_id)
+        steps, calls = run_rows.steps(connection, run_id), run_rows.calls(connection, run_id)
+        interrupts, audit = run_rows.interrupts(connection, run_id), run_rows.audit(connection, run_id)
+        flow, children = flow_rows.ask(connection, run_id), family.ask_children(connection, run_id)
+    below = [read_run(connection, one) for one in children()]
+    return Run(run(), steps(), calls(), interrupts(), audit(), flow(), below)
 
 
 def find_run_id(connection: Connection, beginning: str) -> str:

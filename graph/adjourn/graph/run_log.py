@@ -14,8 +14,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import doubts, family, flow_rows, journal, leases
-from adjourn.checkpoints.compiled import Check
+from adjourn.checkpoints import doubts, family, flow_rows, journal, leases, run_rows
+from adjourn.checkpoints.compiled import Check, in_one_go
 from adjourn.checkpoints.database import Database, format_time, later, now
 from adjourn.checkpoints.events import Event, StepStarted, TextDiscarded, ToolResult
 from adjourn.checkpoints.flow_rows import FlowStepRow
@@ -23,6 +23,7 @@ from adjourn.checkpoints.hooks import Held
 from adjourn.checkpoints.lifecycle import CallState, ErrorCode, InterruptState, RunEvent, StopReason
 from adjourn.checkpoints.records import CallRow, Interrupt, RunRow, StepRow, shortened, to_text
 from adjourn.checkpoints.sealed import hidden
+from adjourn.checkpoints.thread_rows import StaleMemory
 from adjourn.nodes.calls import Call, Question, is_final
 from adjourn.nodes.delegation import DELEGATED
 from adjourn.nodes.flow_state import StepMove
@@ -51,14 +52,15 @@ class Before:
     @classmethod
     def read(cls, connection: Connection, run: RunRow) -> "Before":
         """As it is stored now; only the owner of the run changes it after that."""
-        calls = {(one.step, one.call_id): one for one in journal.read_calls(connection, run.id)}
-        told = journal.told_keys(connection, run.id)
-        last = journal.read_run(connection, run.id).last_event
         thread = run.thread_id
         if run.parent_run_id is not None:
             # the whole family's: the next task may ask another specialist for the same write
             thread = journal.read_run(connection, family.top(connection, run.id)).thread_id
-        return cls(calls, told, doubts.doubtful_digests(connection, thread), last)
+        with in_one_go(connection):
+            now, calls = run_rows.run(connection, run.id), run_rows.calls(connection, run.id)
+            told, doubtful = run_rows.keys(connection, run.id), doubts.ask_doubtful(connection, thread)
+        known = {(one.step, one.call_id): one for one in calls()}
+        return cls(known, told(), doubtful(), now().last_event)
 
 
 class RunLog:
@@ -91,6 +93,7 @@ class RunLog:
         self._early: dict[int, Event] = {}  # committed, waiting for a lower number that is on its way
         self._entered: dict[tuple[int, str], tuple[datetime, int]] = {}  # reads: since when, which attempt
         self._next = 1
+        self._knows_last = True  # no transaction of ours may have been rolled back behind `_next`
         self._begun: set[str] = set()  # keys of `step_started`: a flow may come to one step twice
         self.learn(before)
 
@@ -120,17 +123,27 @@ class RunLog:
         return [] if self._has_rows() else held
 
     def open(self, connection: Connection) -> "_Ride":
-        """Refuse the checkpoint of a stale owner, and number what rides on it: one statement does both."""
+        """Number what rides on the checkpoint, and see whether its owner is stale: one statement does both."""
         held = tuple(self._held)  # before the items: what a task wrote is never stored without its rows
         items = tuple(self._items)
-        told: list[Event] = []
-        if items:
-            fresh = self._fresh(event for item in items for event in item.events)
-            steps = [item.step for item in items if item.step is not None]
+        if not items:
+            return _Ride(self, held, items, (), leases.send_hold(connection, self.run.id, self.fence))
+        fresh = self._fresh(event for item in items for event in item.events)
+        steps = [item.step for item in items if item.step is not None]
+        knows, self._knows_last = self._knows_last and not self._early, False
+        if not knows:
             told = journal.move_on(connection, self.run.id, fresh, fence=self.fence, steps=steps)
-        else:
-            self.check(connection)
-        return _Ride(self, held, items, told)
+            return _Ride(self, held, items, told)
+        told, was_right = journal.move_on_from(
+            connection, self.run.id, fresh, fence=self.fence, last=self._next - 1, steps=steps
+        )
+
+        def check() -> None:
+            if not was_right():
+                self.check(connection)
+                raise StaleMemory  # another transaction of ours was between: once more, by the number that is stored
+
+        return _Ride(self, held, items, told, check)
 
     def write_now(self, connection: Connection) -> None:
         """Write the rows that wait, in a transaction of the caller's: no checkpoint is to come."""
@@ -141,6 +154,7 @@ class RunLog:
 
     def forget(self, ride: "_Ride") -> None:
         """What rode is stored."""
+        self._knows_last = True
         del self._held[: len(ride.held)]
         del self._items[: len(ride.items)]
 
@@ -530,6 +544,7 @@ class _Ride:
     held: Sequence[Held]
     items: Sequence[_Item]
     told: Sequence[Event]
+    check: Check = lambda: None
 
     def write(self, connection: Connection) -> Sequence[Check]:
         """Write it, inside the checkpoint's transaction."""

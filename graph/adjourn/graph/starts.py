@@ -9,10 +9,9 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from sqlalchemy import Connection
-from sqlalchemy.exc import IntegrityError
 
 from adjourn.checkpoints import journal, thread_ops
-from adjourn.checkpoints.compiled import kept
+from adjourn.checkpoints.compiled import in_one_go
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import RunBusy, RunNotFound, UsageError
 from adjourn.checkpoints.events import Event, RunStarted, StepStarted
@@ -119,15 +118,11 @@ def store(connection: Connection, run: RunRow, masker: Masker | None = None) -> 
         raise RunBusy(before.id, before.lease_owner, before.lease_until)
     if before is not None:
         close_waiting(connection, before.id, RunEvent.DISMISS, by=run.started_by, masker=masker)
-    try:
-        with kept(connection):
-            journal.insert_run(connection, run)
-    except IntegrityError as error:
+    if not journal.begin_run(connection, run):
         live = journal.open_run(connection, run.thread_id)
         if live is not None:
-            raise RunBusy(live.id, live.lease_owner, live.lease_until) from error
-        raise UsageError(f"there is a run {run.id!r} already") from error
-    journal.write_audit(connection, run.id, "started", by=run.started_by)
+            raise RunBusy(live.id, live.lease_owner, live.lease_until)
+        raise UsageError(f"there is a run {run.id!r} already")
     told = RunStarted(
         run_id=run.id,
         path=run.path,
@@ -137,7 +132,22 @@ def store(connection: Connection, run: RunRow, masker: Masker | None = None) -> 
         started_by=run.started_by,
     )
     first = StepStarted(run_id=run.id, path=run.path, step=1)
-    return journal.append_events(connection, run.id, [told, first])
+    with in_one_go(connection):
+        begun, right = journal.move_on_from(
+            connection, run.id, [told, first], fence=run.fence, last=run.last_event
+        )
+        journal.write_audit(connection, run.id, "started", by=run.started_by)
+        journal.insert_events(connection, run.id, begun)
+    if not right():
+        raise AssertionError("nobody but us knows of this run yet")
+    return begun
+
+
+def input_of_new_thread(connection: Connection, run: RunRow) -> RunState | None:
+    """`first_input` on a thread that nothing was stored of; None: there is a checkpoint, and LangGraph knows what it holds."""
+    if thread_ops.has_checkpoints(connection, run.thread_id):
+        return None
+    return first_input(connection, run, {})
 
 
 def first_input(connection: Connection, run: RunRow, values: Mapping[str, Any]) -> RunState:
