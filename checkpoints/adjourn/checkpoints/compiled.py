@@ -9,15 +9,16 @@ import itertools
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DBAPIError
 
-from adjourn.checkpoints.servers import begin, translated
+from adjourn.checkpoints.servers import alone, begin, translated
 
 Row = tuple[Any, ...]
 
@@ -101,6 +102,23 @@ class Statement:
             raise translated(connection, compiled.text, error) from error
         return lambda: int(cursor.rowcount)
 
+    def meet(
+        self, connection: Connection, values: Mapping[str, Any], or_else: Check, *, row: str = ""
+    ) -> Check:
+        """Update, or ask for, what must be there. The check calls `or_else`, which raises, when no row was met; in a block
+        that ends the transaction, the database ends it with an error instead (`met_nothing`). `row` names the row where
+        a block meets several of a table."""
+        compiled = self._for(connection)
+        together = _together(connection)
+        if together and together.ends:
+            together.meets(compiled, compiled.in_order(values), row, connection)
+            return _was_met
+        if not compiled.table:
+            asked = self._asked(connection, values)
+            return lambda: None if asked() else or_else()
+        count = self.send(connection, values)
+        return lambda: None if count() > 0 else or_else()
+
     def insert_one(self, connection: Connection, values: Mapping[str, Any]) -> int:
         """Insert a row that the database numbers; its number. Drivers tell it, psycopg where it is asked for."""
         compiled, cursor = self._for(connection), _cursor(connection)
@@ -128,7 +146,7 @@ class Statement:
                 return
             for start in range(0, len(given), ROWS_AT_ONCE):
                 some = given[start : start + ROWS_AT_ONCE]
-                text = _joined(((compiled, len(some)),))
+                text = _joined((), ((compiled, len(some)),))
                 cursor.execute(text, list(itertools.chain.from_iterable(some)))
         except Exception as error:
             raise translated(connection, compiled.text, error) from error
@@ -153,24 +171,28 @@ def kept(connection: Connection) -> AbstractContextManager[object]:
 
 
 @contextmanager
-def in_one_go(connection: Connection) -> Iterator[None]:
+def in_one_go(connection: Connection, *, ends: bool = False) -> Iterator[None]:
     """Send the statements of the block without waiting for each one's answer, where the driver can.
 
     Inside it, `change` knows no count; `send` gives one that is known behind the block, of updates and deletes, and `ask`
     rows. Inserts come last, all as one statement, but for those of tables that another statement of the block needs. An
     error of a statement may come out at a later one, or at the end of the block.
+
+    `ends`: COMMIT goes with them, where all that must be there is there (`Statement.meet`); for a block behind which
+    nothing is read or written.
     """
     driver: Any = connection.dialect.loaded_dbapi
     if connection.dialect.driver != "psycopg" or not driver.Pipeline.is_supported():  # libpq before 14
         yield
         return
-    opened: Any = connection.connection.dbapi_connection
     info = connection.info  # it cannot be asked for any more when the connection is lost
-    info[_TOGETHER] = together = _Together()
     try:
-        with opened.pipeline():
+        with ExitStack() as opened:
+            info[_TOGETHER] = together = _Together(ends, opened)
+            if not ends:
+                together.go_on(connection)
             yield
-            together.go(connection)
+            together.end(connection)
     except driver.Error as error:
         raise translated(connection, "", error) from error
     finally:
@@ -207,13 +229,18 @@ def _together(connection: Connection) -> "_Together | None":
 
 
 class _Together:
-    """INSERTs of one block that go to PostgreSQL as one statement: what psycopg takes for each is more than the rest.
+    """What goes to PostgreSQL as one statement: what psycopg takes for each is more than the rest.
 
-    The parts of such a statement do not see each other's rows, so each table stands in it once. Foreign keys are
-    looked at when all of it is done.
+    The parts of such a statement do not see each other's rows, so no row stands in it twice. Foreign keys are looked at
+    when all of it is done. A block that `ends` the transaction is mostly that one statement, which needs neither BEGIN nor
+    COMMIT; where another one must go before, they follow it in a pipeline.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ends: bool, opened: ExitStack) -> None:
+        self.ends = ends
+        self._opened = opened
+        self._is_going = False
+        self._met: dict[tuple[str, str], tuple[_Compiled, Row]] = {}
         self._parts: dict[str, tuple[_Compiled, list[Row]]] = {}
 
     def takes(self, compiled: _Compiled, rows: Sequence[Row], connection: Connection) -> bool:
@@ -221,7 +248,9 @@ class _Together:
         before, waiting = self._parts.get(compiled.table, (compiled, []))
         all_of_them = len(waiting) + len(rows)
         fits = all_of_them == 1 or (compiled.of_rows is not None and all_of_them <= ROWS_AT_ONCE)
-        if waiting and not (fits and compiled.inserts and before is compiled):
+        if self._meets_in(compiled.table) or (
+            waiting and not (fits and compiled.inserts and before is compiled)
+        ):
             self.go(connection)
             return self.takes(compiled, rows, connection)
         if not (fits and compiled.inserts):
@@ -229,13 +258,48 @@ class _Together:
         self._parts[compiled.table] = (compiled, [*waiting, *rows])
         return True
 
+    def meets(self, compiled: _Compiled, values: Row, row: str, connection: Connection) -> None:
+        """Keep for later what must meet a row."""
+        table = compiled.table or compiled.text  # a query is of no table that anything is changed in here
+        if table in self._parts or (table, row) in self._met:
+            self.go(connection)
+        self._met[table, row] = (compiled, values)
+
+    def _meets_in(self, table: str) -> bool:
+        return any(one == table for one, _ in self._met)
+
+    def go_on(self, connection: Connection) -> None:
+        """More than one statement is sent: in a pipeline."""
+        if not self._is_going:
+            self._is_going = True
+            driver: Any = connection.connection.dbapi_connection
+            self._opened.enter_context(driver.pipeline())
+
     def go(self, connection: Connection) -> None:
-        """Execute what waits."""
-        if not self._parts:
+        """Execute what waits; more follows."""
+        self.go_on(connection)
+        self._go(connection)
+
+    def end(self, connection: Connection) -> None:
+        """Execute what waits; that was all."""
+        if not self._is_going and alone(connection):
+            self._is_going = True
+            self._go(connection)
             return
+        self.go(connection)
+        if self.ends:
+            _cursor(connection).execute("COMMIT", prepare=False)
+
+    def _go(self, connection: Connection) -> None:
+        if not self._parts and not self._met:
+            return
+        met, self._met = list(self._met.values()), {}
         parts, self._parts = list(self._parts.values()), {}
-        text = _joined(tuple((compiled, len(rows)) for compiled, rows in parts))
-        values = [value for _, rows in parts for row in rows for value in row]
+        text = _joined(
+            tuple(compiled for compiled, _ in met), tuple((compiled, len(rows)) for compiled, rows in parts)
+        )
+        values = [value for _, row in met for value in row]
+        values += [value for _, rows in parts for row in rows for value in row]
         try:
             _cursor(connection).execute(text, values)
         except Exception as error:
@@ -243,9 +307,14 @@ class _Together:
 
 
 @functools.lru_cache(maxsize=1_024)
-def _joined(parts: tuple[tuple[_Compiled, int], ...]) -> str:
-    """One text for these inserts of so many rows each."""
-    texts = [one.pattern if one.of_rows is None else one.of_rows(count) for one, count in parts]
+def _joined(met: "tuple[_Compiled, ...]", parts: "tuple[tuple[_Compiled, int], ...]") -> str:
+    """One text for what must meet a row and for these inserts of so many rows each. Where a row is not met, it divides by
+    the count of none, and PostgreSQL refuses all of it."""
+    texts = [one.pattern if one.table else f"SELECT 1 FROM ({one.pattern}) AS one" for one in met]
+    texts = [f"{text} RETURNING 1" if one.table else text for one, text in zip(met, texts, strict=True)]
+    texts += [one.pattern if one.of_rows is None else one.of_rows(count) for one, count in parts]
+    if met:
+        texts.append("SELECT " + ", ".join(f"1 / (SELECT count(*) FROM part{n})" for n in range(len(met))))
     first = ", ".join(f"part{number} AS ({text})" for number, text in enumerate(texts[:-1]))
     return _with_numbers(f"WITH {first} {texts[-1]}" if first else texts[-1])
 
@@ -262,6 +331,8 @@ def _cursor(connection: Connection) -> Any:
     driver: Any = connection.connection.dbapi_connection
     if connection.dialect.driver != "psycopg":
         return driver.cursor()
+    if together := _together(connection):
+        together.go_on(connection)
     begin(connection)
     return _numbered_cursor()(driver)
 
@@ -276,6 +347,10 @@ def _numbered_cursor() -> Any:
 
 def _not_counted() -> int:
     return -1
+
+
+def _was_met() -> None:
+    """Nothing to check: the transaction would have ended with an error."""
 
 
 def _compile(statement: sa.ClauseElement, dialect: sa.Dialect) -> _Compiled:
@@ -296,6 +371,13 @@ def _compile(statement: sa.ClauseElement, dialect: sa.Dialect) -> _Compiled:
         names=tuple(one.key for one in getattr(statement, "selected_columns", ())),
     )
 
+
+def met_nothing(error: BaseException) -> bool:
+    """Whether the database refused a transaction because something was not there (`Statement.meet`)."""
+    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) == _DIVISION_BY_ZERO
+
+
+_DIVISION_BY_ZERO = "22012"
 
 _POSITIONAL: dict[str, sa.Dialect] = {}
 

@@ -48,13 +48,11 @@ _insert = Statement(
 
 def _move(connection: Connection, row: FlowStepRow, at: str) -> Check:
     values = {"of_run": row.run_id, "of_step": row.step, "why": to_text(row.reason), "at": at}
-    moved = _MOVES[FlowStepState(row.status)].send(connection, values)
 
-    def check() -> None:
-        if moved() != 1:
-            raise IllegalMove(f"step {row.step} of run {row.run_id}", "where it is", row.status)
+    def illegal() -> None:
+        raise IllegalMove(f"step {row.step} of run {row.run_id}", "where it is", row.status)
 
-    return check
+    return _MOVES[FlowStepState(row.status)].meet(connection, values, illegal, row=row.step)
 
 
 def _moving(state: FlowStepState) -> ClauseElement:

@@ -164,16 +164,13 @@ def send_call(
         statement = _UPDATES[key] = Statement(lambda _: _update_call(names, outcome))
     given = {f"v_{name}": to_json(values[name]) if name in _JSON else values[name] for name in values}
     given |= {"v_outcome": outcome.value, "run_id_": run_id, "step_": step, "call_id_": call_id}
-    moved = statement.send(connection, given)
 
-    def check() -> None:
-        if moved() == 1:
-            return
+    def illegal() -> None:
         mine = (calls.c.run_id == run_id, calls.c.step == step, calls.c.call_id == call_id)
         held = connection.execute(select(calls.c.outcome).where(*mine)).scalar_one_or_none()
         raise IllegalMove(f"call {call_id} of step {step} of run {run_id}", held or "(no row)", outcome.value)
 
-    return check
+    return statement.meet(connection, given, illegal, row=call_id)
 
 
 def _update_call(names: tuple[str, ...], outcome: CallState) -> ClauseElement:
@@ -276,12 +273,12 @@ def move_on_from(
     fence: int,
     last: int,
     steps: Sequence[Counted] = (),
-) -> tuple[list[Event], Callable[[], bool]]:
-    """`move_on` for an owner who knows the number of the last event, and need not wait for it; also whether that was right.
-    Where it was not, all is to be rolled back."""
+    or_else: Check,
+) -> tuple[list[Event], Check]:
+    """`move_on` for an owner who knows the number of the last event, and need not wait for it. The check calls `or_else`,
+    which raises, where the owner is stale or the number is."""
     values = _onward(run_id, facts, steps) | {"held": fence, "last": last}
-    moved = _count_from.send(connection, values)
-    return _numbered(facts, last), lambda: moved() == 1
+    return _numbered(facts, last), _count_from.meet(connection, values, or_else)
 
 
 def _onward(run_id: str, facts: Sequence[Event], steps: Sequence[Counted]) -> dict[str, Any]:

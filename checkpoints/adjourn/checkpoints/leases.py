@@ -158,10 +158,8 @@ def hold(connection: Connection, run_id: str, fence: int) -> None:
 
 def send_hold(connection: Connection, run_id: str, fence: int) -> Check:
     """`hold`, but for the check that there was such a row."""
-    asked = _hold.ask(connection, {"run_id": run_id, "held": fence})
 
-    def check() -> None:
-        if not asked():
-            raise LeaseLost(run_id, fence)
+    def lost() -> None:
+        raise LeaseLost(run_id, fence)
 
-    return check
+    return _hold.meet(connection, {"run_id": run_id, "held": fence}, lost)

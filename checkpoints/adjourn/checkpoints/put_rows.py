@@ -84,17 +84,12 @@ class CheckpointPut:
         values: dict[str, Any] = {"thread": thread, "generation_known": memory.generation}
         if not self.where.ns:
             newest = {"newest": self.checkpoint["id"], "newest_step": self.metadata.get("step")}
-            moved = statements.advance_thread.send(connection, {**values, **newest})
+            check = statements.advance_thread.meet(connection, {**values, **newest}, _stale)
         else:
-            moved = statements.hold_thread.send(connection, values)
+            check = statements.hold_thread.meet(connection, values, _stale)
         if time.monotonic() - memory.touched_at > TOUCH_EVERY_S:
             statements.touch_thread.send(connection, {**values, "moment": now()})
             memory.touched_at = time.monotonic()
-
-        def check() -> None:
-            if moved() == 0:
-                raise StaleMemory
-
         return check
 
     def _parent(
@@ -144,6 +139,10 @@ class CheckpointPut:
         }
 
 
+def _stale() -> None:
+    raise StaleMemory
+
+
 @dataclass(frozen=True, slots=True)
 class WritesPut:
     """What a task wrote behind the checkpoint that `where` names."""
@@ -172,15 +171,11 @@ class WritesPut:
             statements.keep_write.change_many(connection, keep)
         if len(keep) < len(rows):
             statements.replace_write.change_many(connection, [row for row in rows if row["idx"] < 0])
-
-        def check() -> None:
-            # old rows may be gone by now; new ones cannot, and a new thread has no old ones
-            if placing.names_old_rows:
-                generation = statements.read_generation.value(connection, {"thread": thread})
-                if generation != memory.generation:
-                    raise StaleMemory
-
-        return check
+        if not placing.names_old_rows:
+            return lambda: None
+        # old rows may be gone by now; new ones cannot, and a new thread has no old ones
+        known = {"thread": thread, "generation_known": memory.generation}
+        return statements.know_generation.meet(connection, known, _stale)
 
     def _rows(self, placing: Placing, namespace: int) -> list[dict[str, Any]]:
         return [

@@ -64,22 +64,31 @@ def server_engine(url: sa.URL) -> Engine:
         connect_args=told,
         pool_size=WORKERS,
         max_overflow=WORKERS,
-        isolation_level="READ COMMITTED",
+        isolation_level="AUTOCOMMIT" if url.get_driver_name() == "psycopg" else "READ COMMITTED",
         pool_use_lifo=True,
     )
     if engine.dialect.driver == "psycopg":
-        event.listen(engine, "connect", _bound_idleness)
-        event.listen(engine, "begin", begin)
+        event.listen(engine, "connect", _on_connect)
+        event.listen(engine, "begin", _on_begin)
     event.listen(engine, "checkout", partial(_check_idle, engine.dialect))
     event.listen(engine, "checkin", _note_use)
     return engine
 
 
-def _bound_idleness(connection: Any, _record: Any) -> None:
+def _on_connect(connection: Any, _record: Any) -> None:
     """Let PostgreSQL end the transaction of a process that froze in it, which holds the rows of its run."""
-    was, connection.autocommit = connection.autocommit, True
-    connection.execute(f"SET idle_in_transaction_session_timeout = {FROZEN_MS}")
-    connection.autocommit = was
+    connection.execute(
+        f"SET idle_in_transaction_session_timeout = {FROZEN_MS}; "
+        "SET default_transaction_isolation = 'read committed'"
+    )
+
+
+def _on_begin(connection: Connection) -> None:
+    """SQLAlchemy begins a transaction: for a statement of its own in one of ours, or for somebody else."""
+    if _TO_BEGIN in connection.info:
+        begin(connection)
+    else:
+        connection.connection.cursor().execute("BEGIN")
 
 
 def _check_idle(dialect: sa.Dialect, connection: Any, record: Any, _proxy: Any) -> None:
@@ -99,13 +108,13 @@ def _note_use(_connection: Any, record: Any) -> None:
 
 @contextmanager
 def transaction(engine: Engine, isolation: str) -> Iterator[Connection]:
-    """One transaction on a server. On PostgreSQL it begins with its first statement: `begin` may be sent along with that,
-    where psycopg by itself would wait for it."""
+    """One transaction on a server. On PostgreSQL it begins with its first statement (`begin`), which may be sent along with
+    the BEGIN, and need not be behind one when it is the only one (`alone`)."""
     if engine.dialect.driver != "psycopg":
         with engine.execution_options(isolation_level=isolation).begin() as connection:
             yield connection
         return
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+    with engine.connect() as connection:
         connection.info[_TO_BEGIN] = f"BEGIN ISOLATION LEVEL {isolation}"
         driver: Any = connection.connection.dbapi_connection
         try:
@@ -115,7 +124,32 @@ def transaction(engine: Engine, isolation: str) -> Iterator[Connection]:
             _undo(connection, driver)
             raise
         finally:
-            connection.info.pop(_TO_BEGIN, None)
+            if not connection.invalidated:
+                del connection.info[_TO_BEGIN]
+
+
+def begin(connection: Connection) -> None:
+    """Begin the transaction in which this is the first statement."""
+    statement = connection.info.get(_TO_BEGIN)
+    if statement is None:
+        return
+    connection.info[_TO_BEGIN] = None
+    driver: Any = connection.connection.dbapi_connection
+    try:
+        driver.execute(statement, prepare=False)
+    except Exception as error:
+        raise translated(connection, statement, error) from error
+
+
+def alone(connection: Connection) -> bool:
+    """Whether the next statement is a transaction by itself, if it is the only one. None can follow."""
+    if connection.info.get(_TO_BEGIN) is None:
+        return False
+    connection.info[_TO_BEGIN] = None
+    return True
+
+
+_TO_BEGIN = "adjourn_to_begin"  # in a connection's `info`, what begins its transaction; None: it has begun
 
 
 def _commit(connection: Connection, driver: Any) -> None:
@@ -130,19 +164,6 @@ def _undo(connection: Connection, driver: Any) -> None:
         driver.rollback()
     except connection.dialect.loaded_dbapi.Error:  # it is lost, and all of the transaction with it
         connection.invalidate()
-
-
-def begin(connection: Connection) -> None:
-    """Begin the transaction in which this is the first statement."""
-    if statement := connection.info.pop(_TO_BEGIN, None):
-        driver: Any = connection.connection.dbapi_connection
-        try:
-            driver.execute(statement, prepare=False)
-        except Exception as error:
-            raise translated(connection, statement, error) from error
-
-
-_TO_BEGIN = "adjourn_to_begin"
 
 
 def translated(connection: Connection, text: str, error: Exception) -> BaseException:

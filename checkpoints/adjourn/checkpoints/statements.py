@@ -105,7 +105,11 @@ advance_thread = _always(
         checkpoint_id=sa.case((_IS_NEWER, bind("newest")), else_=threads.c.checkpoint_id),
     )
 )
-read_generation = _always(sa.select(threads.c.generation).where(threads.c.id == bind("thread")))
+know_generation = _always(
+    sa.select(threads.c.id).where(
+        threads.c.id == bind("thread"), threads.c.generation == bind("generation_known")
+    )
+)
 
 # Rows of a thread
 

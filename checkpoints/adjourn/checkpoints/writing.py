@@ -9,7 +9,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from adjourn.checkpoints.codec import Codec
-from adjourn.checkpoints.compiled import Check, in_one_go
+from adjourn.checkpoints.compiled import Check, in_one_go, met_nothing
 from adjourn.checkpoints.database import Database, was_given_up
 from adjourn.checkpoints.hooks import Fence, Held, Ride, fence_of, outbox_of
 from adjourn.checkpoints.put_rows import CheckpointPut
@@ -93,14 +93,15 @@ class Writer:
         The memory is dropped with the transaction, so it never knows what was not committed. When another
         process wrote to the thread in the meantime, the work is done again with what is stored now.
         """
+        hopes = True  # that all is there which must be; else once more, to find out what is not
         for attempt in range(1, ATTEMPTS + 1):
             memory = self._memories.of(thread_id)
             with self._database.holding(memory.lock):
 
-                def work(connection: Connection, memory: ThreadMemory = memory) -> None:
+                def work(connection: Connection, memory: ThreadMemory = memory, hopes: bool = hopes) -> None:
                     memory.texts = {}
                     try:
-                        with in_one_go(connection):
+                        with in_one_go(connection, ends=hopes):
                             checks = send(connection, memory)
                     finally:
                         memory.texts = None
@@ -115,6 +116,7 @@ class Writer:
                     memory.forget()
                     if attempt == ATTEMPTS or not _is_passing(error):
                         raise
+                    hopes = False
                 else:
                     return stored()
         return None
@@ -135,4 +137,4 @@ def _check(fence: Fence | None, connection: Connection) -> None:
 
 def _is_passing(error: BaseException) -> bool:
     """Whether another process was in the way, so that a second attempt may succeed."""
-    return isinstance(error, IntegrityError | StaleMemory) or was_given_up(error)
+    return isinstance(error, IntegrityError | StaleMemory) or was_given_up(error) or met_nothing(error)

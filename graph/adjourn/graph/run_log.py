@@ -134,15 +134,14 @@ class RunLog:
         if not knows:
             told = journal.move_on(connection, self.run.id, fresh, fence=self.fence, steps=steps)
             return _Ride(self, held, items, told)
-        told, was_right = journal.move_on_from(
-            connection, self.run.id, fresh, fence=self.fence, last=self._next - 1, steps=steps
+
+        def stale() -> None:
+            self.check(connection)
+            raise StaleMemory  # another transaction of ours was between: once more, by the number that is stored
+
+        told, check = journal.move_on_from(
+            connection, self.run.id, fresh, fence=self.fence, last=self._next - 1, steps=steps, or_else=stale
         )
-
-        def check() -> None:
-            if not was_right():
-                self.check(connection)
-                raise StaleMemory  # another transaction of ours was between: once more, by the number that is stored
-
         return _Ride(self, held, items, told, check)
 
     def write_now(self, connection: Connection) -> None:

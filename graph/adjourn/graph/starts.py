@@ -133,14 +133,17 @@ def store(connection: Connection, run: RunRow, masker: Masker | None = None) -> 
     )
     first = StepStarted(run_id=run.id, path=run.path, step=1)
     with in_one_go(connection):
-        begun, right = journal.move_on_from(
-            connection, run.id, [told, first], fence=run.fence, last=run.last_event
+        begun, check = journal.move_on_from(
+            connection, run.id, [told, first], fence=run.fence, last=run.last_event, or_else=_impossible
         )
         journal.write_audit(connection, run.id, "started", by=run.started_by)
         journal.insert_events(connection, run.id, begun)
-    if not right():
-        raise AssertionError("nobody but us knows of this run yet")
+    check()
     return begun
+
+
+def _impossible() -> None:
+    raise AssertionError("nobody but us knows of this run yet")
 
 
 def input_of_new_thread(connection: Connection, run: RunRow) -> RunState | None:
