@@ -184,6 +184,7 @@ def test_c73_masked_data_is_data_of_the_same_shape(data):
 
 
 @example({"": "password='"})
+@example({"": "password='", "'": ""})
 @example({"password='": "x", "b": 'token="'})
 @given(st.dictionaries(st.text(alphabet="ab \n\"\\'中", max_size=4), PIECES, max_size=4))
 def test_c73_json_text_that_holds_texts_stays_json(data):

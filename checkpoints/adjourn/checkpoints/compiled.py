@@ -45,7 +45,7 @@ class Statement:
 
     def rows(self, connection: Connection, values: Mapping[str, Any]) -> list[Row]:
         """All rows of a query."""
-        return self._asked(connection, values)()
+        return self.ask_rows(connection, values)()
 
     def mappings(self, connection: Connection, values: Mapping[str, Any]) -> list[dict[str, Any]]:
         """All rows of a query, each by the names of its columns."""
@@ -53,10 +53,11 @@ class Statement:
 
     def ask(self, connection: Connection, values: Mapping[str, Any]) -> Asked[list[dict[str, Any]]]:
         """`mappings`, which may be called for when other queries were asked as well (`in_one_go`)."""
-        asked, names = self._asked(connection, values), self._for(connection).names
+        asked, names = self.ask_rows(connection, values), self._for(connection).names
         return lambda: [dict(zip(names, row, strict=True)) for row in asked()]
 
-    def _asked(self, connection: Connection, values: Mapping[str, Any]) -> Asked[list[Row]]:
+    def ask_rows(self, connection: Connection, values: Mapping[str, Any]) -> Asked[list[Row]]:
+        """`rows`, as `ask` gives `mappings`."""
         compiled = self._for(connection)
         if together := _together(connection):
             together.go(connection)
@@ -114,7 +115,7 @@ class Statement:
             together.meets(compiled, compiled.in_order(values), row, connection)
             return _was_met
         if not compiled.table:
-            asked = self._asked(connection, values)
+            asked = self.ask_rows(connection, values)
             return lambda: None if asked() else or_else()
         count = self.send(connection, values)
         return lambda: None if count() > 0 else or_else()

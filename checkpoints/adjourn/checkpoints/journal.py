@@ -25,7 +25,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import IntegrityError
 
 from adjourn.checkpoints import run_rows
-from adjourn.checkpoints.compiled import Check, Statement, word
+from adjourn.checkpoints.compiled import Asked, Check, Statement, word
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import IllegalMove, LeaseLost, RunNotFound
 from adjourn.checkpoints.events import Event, event_from_row
@@ -391,6 +391,30 @@ def end_run(
 
     Raises `LeaseLost` when the fence is stale: nothing is changed.
     """
+    send_end(
+        connection,
+        run_id,
+        fence,
+        event,
+        active_ms=active_ms,
+        stop_reason=stop_reason,
+        answer=answer,
+        error=error,
+    )()
+
+
+def send_end(
+    connection: Connection,
+    run_id: str,
+    fence: int,
+    event: RunEvent,
+    *,
+    active_ms: int,
+    stop_reason: StopReason | None = None,
+    answer: str | None = None,
+    error: dict[str, Any] | None = None,
+) -> Check:
+    """`end_run`, but for the check of the fence."""
     at = now()
     status = RUN_MOVES[RunStatus.RUNNING][event]
     ended = status in (RunStatus.FINISHED, RunStatus.CANCELLED)
@@ -406,8 +430,11 @@ def end_run(
         "id_": run_id,
         "held": fence,
     }
-    if _end_run.change(connection, values) != 1:
+
+    def lost() -> None:
         raise LeaseLost(run_id, fence)
+
+    return _end_run.meet(connection, values, lost)
 
 
 def _ending() -> ClauseElement:
@@ -543,8 +570,13 @@ def open_run(connection: Connection, thread_id: str) -> RunRow | None:
 
     By status and not by time: the clocks of two hosts may differ.
     """
-    rows = _open_run.mappings(connection, {"of_thread": thread_id})
-    return RunRow.of(rows[0]) if rows else None
+    return ask_open_run(connection, thread_id)()
+
+
+def ask_open_run(connection: Connection, thread_id: str) -> Asked[RunRow | None]:
+    """`open_run`, asked together with others."""
+    asked = _open_run.ask(connection, {"of_thread": thread_id})
+    return lambda: next((RunRow.of(row) for row in asked()), None)
 
 
 _open_run = Statement(

@@ -25,6 +25,7 @@ from sqlalchemy.engine import Connection
 from adjourn.checkpoints import statements, thread_ops
 from adjourn.checkpoints.checkpoint_lists import Page, read_page
 from adjourn.checkpoints.codec import Codec
+from adjourn.checkpoints.compiled import in_one_go
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.delta_history import read_delta_history
 from adjourn.checkpoints.hooks import Held, Ride, fence_of, is_frozen, outbox_of
@@ -113,10 +114,12 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         self, connection: Connection, where: Where, memory: ThreadMemory
     ) -> CheckpointTuple | None:
         query = statements.one_checkpoint if where.checkpoint_id else statements.newest_checkpoint
-        found = query.first(connection, where.values)
-        if found is None:
+        with in_one_go(connection):  # with the BEGIN
+            asked = query.ask_rows(connection, where.values)
+        found = asked()
+        if not found:
             return None
-        row = CheckpointRow(*found)
+        row = CheckpointRow(*found[0])
         know_thread(connection, memory, row.thread, row.generation)
         reader = ThreadReader(connection, row.thread, self.codec, memory)
         result = reader.checkpoint_tuple(row)

@@ -34,7 +34,7 @@ def hold(connection: Connection, thread_id: str) -> None:
     On SQLite a writer is alone anyhow. A thread without a row has nothing that could be pruned.
     """
     if connection.dialect.name != "sqlite":
-        _hold.rows(connection, {"of_thread": thread_id})
+        _hold.ask(connection, {"of_thread": thread_id})
 
 
 _hold = Statement(

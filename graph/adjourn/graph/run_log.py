@@ -367,20 +367,22 @@ class RunLog:
 
         def work(connection: Connection) -> list[Event]:
             before(connection)
-            told = self._append(connection, [*self._loose(), *facts])
             if langgraph_id is not None:
                 journal.note_langgraph_id(connection, self.run.id, langgraph_id)
-            journal.insert_interrupts(connection, questions)
-            journal.end_run(
-                connection,
-                self.run.id,
-                self.fence,
-                event,
-                active_ms=active_ms,
-                stop_reason=stop_reason,
-                answer=answer,
-                error=error,
-            )
+            with in_one_go(connection):
+                told = self._append(connection, [*self._loose(), *facts])
+                journal.insert_interrupts(connection, questions)
+                check = journal.send_end(
+                    connection,
+                    self.run.id,
+                    self.fence,
+                    event,
+                    active_ms=active_ms,
+                    stop_reason=stop_reason,
+                    answer=answer,
+                    error=error,
+                )
+            check()
             return told
 
         self.tell_all(await self._database.awrite(work))

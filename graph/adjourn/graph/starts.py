@@ -112,8 +112,10 @@ def store(connection: Connection, run: RunRow, masker: Masker | None = None) -> 
     `masker` hides what a person said of a call that is closed so; None: by the default rules.
     Raises `RunBusy` when the thread has a run that works, `UsageError` when the id is taken.
     """
-    thread_ops.hold(connection, run.thread_id)  # nobody prunes an old thread while it gets a run
-    before = journal.open_run(connection, run.thread_id)
+    with in_one_go(connection):
+        thread_ops.hold(connection, run.thread_id)  # nobody prunes an old thread while it gets a run
+        asked = journal.ask_open_run(connection, run.thread_id)
+    before = asked()
     if before is not None and before.status == RunStatus.RUNNING:
         raise RunBusy(before.id, before.lease_owner, before.lease_until)
     if before is not None:

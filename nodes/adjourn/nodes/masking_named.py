@@ -34,11 +34,11 @@ _TOKEN_KINDS = tuple(kind + joint for kind in _CURSORS.split() for joint in ("",
 def by_name(text: str) -> Iterator[Span]:
     """What `password=`, `"api_key": "`, `Authorization:`, `--token` or `密码：` announces, quotes left outside."""
     lowered = lower(text)
-    done = 0
+    done, quotes = 0, _Quotes(text)
     for at in sorted(_anchors(lowered)):
         if at < done or not (name := _NAME.match(text, at)) or not _is_kind(lowered, name):
             continue
-        span = _announced(text, name)
+        span = _announced(text, name, quotes)
         if span:
             done = span[1]
             yield span
@@ -59,7 +59,28 @@ def _is_kind(lowered: str, name: re.Match[str]) -> bool:
     return word != "token" or not before.endswith(_TOKEN_KINDS)
 
 
-def _announced(text: str, name: re.Match[str]) -> Span | None:
+class _Quotes:
+    """Which quotes of its line are open at a place; asked from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._seen = 0
+        self._open = {'"': False, "'": False}
+
+    def is_open(self, quote: str, at: int) -> bool:
+        for mark in _MARKS.finditer(self._text, self._seen, at):
+            if mark[0] == "\n":
+                self._open = dict.fromkeys(self._open, False)
+            elif mark[0] in self._open:
+                self._open[mark[0]] = not self._open[mark[0]]
+        self._seen = at
+        return self._open[quote]
+
+
+_MARKS = re.compile(r"\\.|[\"'\n]", re.S)
+
+
+def _announced(text: str, name: re.Match[str], quotes: _Quotes) -> Span | None:
     sign = _SIGN.match(text, name.end())
     if sign is None:
         sign = _BLANK.match(text, name.end())
@@ -67,7 +88,7 @@ def _announced(text: str, name: re.Match[str]) -> Span | None:
             return None
     start = sign.end()
     if opening := _QUOTE.match(text, start):
-        return _worth(text, *_quoted(text, opening))
+        return _worth(text, *_quoted(text, opening, quotes))
     word = name[0].lower()
     if word.endswith("cookie"):
         found = _COOKIES.match(text, start)
@@ -87,10 +108,11 @@ _INSIDE = {
     '"': re.compile(r'[^"\\\n]*+(?:\\.[^"\\\n]*+)*+'),
     "'": re.compile(r"[^'\\\n]*+(?:\\.[^'\\\n]*+)*+"),
 }
+_OTHER = {'"': "'", "'": '"'}
 _STOPS = r"\s\"'<>，。；、）】」》"
 # The other quote, where a JSON text ends with it: `{"note": "password='"}`
 _AROUND = {
-    mine: re.compile(rf"\\{{0,7}}{other}(?=\s{{0,4}}(?:[,:}}\]]|\Z))") for mine, other in ("\"'", "'\"")
+    mine: re.compile(rf"\\{{0,7}}{other}(?=\s{{0,4}}(?:[,:}}\]]|\Z))") for mine, other in _OTHER.items()
 }
 # A comma belongs to the value unless another name follows: `password=a,b` but `password=a,user=b`
 _BARE = re.compile(
@@ -109,14 +131,17 @@ _NOTHING = (
 _SAYS_NOTHING = frozenset(_NOTHING.split())
 
 
-def _quoted(text: str, opening: re.Match[str]) -> Span:
+def _quoted(text: str, opening: re.Match[str], quotes: _Quotes) -> Span:
     """What is between quotes; a quote that is not closed on its line goes to the line's end, or to the end of the JSON
-    text in which it stands."""
+    text in which it stands. One that is closed behind that text is not closed in it."""
     start = opening.end()
     if not opening[1]:
         inside = _INSIDE[opening[2]].match(text, start)
         end = inside.end() if inside else start
-        around = None if text.startswith(opening[2], end) else _AROUND[opening[2]].search(text, start, end)
+        closed = text.startswith(opening[2], end)
+        if closed and not quotes.is_open(_OTHER[opening[2]], opening.start()):
+            return start, end
+        around = _AROUND[opening[2]].search(text, start, end)
         return start, around.start() if around else end
     end = text.find(opening[0], start)
     while end > 0 and text[end - 1] == "\\":  # a quote of a deeper level
