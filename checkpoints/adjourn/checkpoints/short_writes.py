@@ -61,21 +61,26 @@ class Line:
 
     def write(self, work: Callable[[], T], told: "asyncio.Future[T]", then: Then | None) -> None:
         """Do it now, or when those before it are done."""
-        if self._is_away or self._waiting or not self._at_once(work, told, then):
-            self._waiting.append((work, told, then, contextvars.copy_context()))
-            if not self._is_away:
-                self._send()
+        is_next = not self._is_away and not self._waiting
+        if is_next and self._at_once(work, told, then):
+            return
+        self._waiting.append((work, told, then, contextvars.copy_context()))
+        if is_next:
+            self._send()
 
     def _at_once(self, work: Callable[[], T], told: "asyncio.Future[T]", then: Then | None) -> bool:
         if not self._is_free():
             return False
         self._patience.waits = False
         try:
-            self.loop.call_soon(tell, [told, then], *outcome(work))
+            result, raised = outcome(work)
         except NotNow:
             return False
         finally:
             self._patience.waits = True
+        self.loop.call_soon(tell, [told, then], result, raised)
+        if isinstance(raised, KeyboardInterrupt | SystemExit):  # meant for the loop as well
+            raise raised
         return True
 
     def _send(self) -> None:
@@ -109,7 +114,7 @@ def on_thread(
 ) -> None:
     """Work on a thread, and tell the loop. A future of the pool's, chained to one of the loop's, takes three times as long
     to arrive."""
-    result, raised = outcome(work)
+    result, raised = context.run(outcome, work)
     with suppress(RuntimeError):  # the loop is closed: nobody waits any more
         loop.call_soon_threadsafe(tell, waiting, result, raised, context=context)
     del raised  # it knows this frame
