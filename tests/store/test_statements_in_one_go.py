@@ -4,11 +4,11 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 from store.stored_runs import run_row
 
 from adjourn.checkpoints import journal
-from adjourn.checkpoints.compiled import ROWS_AT_ONCE, Statement, in_one_go
+from adjourn.checkpoints.compiled import ROWS_AT_ONCE, Statement, in_one_go, met_nothing
 from adjourn.checkpoints.database import Database, now
 from adjourn.checkpoints.errors import IllegalMove, LeaseLost
 from adjourn.checkpoints.events import StepStarted
@@ -172,3 +172,98 @@ def test_c53_c90_a_step_is_counted_with_the_numbers_of_its_events_and_not_by_a_s
     found = database.read(lambda c: journal.read_run(c, "r"))
     assert (found.last_event, found.steps, found.input_tokens, found.output_tokens) == (2, 2, 10, 2)
     assert found.cost == 0.5
+
+
+LOST = LeaseLost("r", 1)
+
+
+def lost() -> None:
+    raise LOST
+
+
+def test_what_is_asked_together_is_there_behind_the_block(database: Database) -> None:
+    database.write(lambda c: note(c, "a", "b"))
+
+    def work(connection: Connection) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+        with in_one_go(connection):
+            first = NOTES.ask(connection, {})
+            note(connection, "c")
+            second = NOTES.ask(connection, {})
+        return first(), second()
+
+    first, second = database.write(work)
+    assert [one["action"] for one in first] == ["a", "b"]
+    assert [one["action"] for one in second] == ["a", "b", "c"]
+    assert database.read(lambda c: [one["action"] for one in NOTES.ask(c, {})()]) == ["a", "b", "c"]
+
+
+def test_what_must_be_met_is_checked_or_the_database_refuses_all_of_it(database: Database) -> None:
+    database.write(lambda c: note(c, "old"))
+
+    def work(connection: Connection, *met: str) -> None:
+        with in_one_go(connection, ends=True):
+            note(connection, "with it")
+            checks = [
+                RENAME.meet(connection, {"old_action": one, "new_action": "new"}, lost, row=one)
+                for one in met
+            ]
+        for check in checks:
+            check()
+
+    with pytest.raises((LeaseLost, DBAPIError)) as raised:
+        database.write(lambda c: work(c, "old", "none"))
+    assert raised.value is LOST or met_nothing(raised.value)
+    assert database.read(notes) == ["old"]
+    database.write(lambda c: work(c, "old", "with it"))
+    assert database.read(notes) == ["new", "new"]
+
+
+def test_a_query_may_be_what_must_be_met(database: Database) -> None:
+    held = Statement(lambda _: sa.select(audit.c.id).where(audit.c.action == bindparam("one")))
+
+    def work(connection: Connection, one: str) -> None:
+        with in_one_go(connection, ends=True):
+            check = held.meet(connection, {"one": one}, lost)
+            note(connection, "behind")
+        check()
+
+    database.write(lambda c: note(c, "there"))
+    with pytest.raises((LeaseLost, DBAPIError)):
+        database.write(lambda c: work(c, "gone"))
+    database.write(lambda c: work(c, "there"))
+    assert database.read(notes) == ["there", "behind"]
+
+
+def test_a_block_that_ends_the_transaction_may_read_and_meet_one_row_twice(database: Database) -> None:
+    """None of it fits into one statement."""
+
+    def work(connection: Connection) -> list[str]:
+        with in_one_go(connection, ends=True):
+            note(connection, "a")
+            first = RENAME.meet(connection, {"old_action": "a", "new_action": "b"}, lost)
+            again = RENAME.meet(connection, {"old_action": "b", "new_action": "c"}, lost)
+            seen = notes(connection)
+            note(connection, "last")
+        first()
+        again()
+        return seen
+
+    assert database.write(work) == ["c"]
+    assert database.read(notes) == ["c", "last"]
+
+
+def test_an_error_in_a_block_that_ends_the_transaction_leaves_nothing(database: Database) -> None:
+    for early in (True, False):
+
+        def work(connection: Connection, early: bool = early) -> None:
+            with in_one_go(connection, ends=True):
+                note(connection, "never")
+                if early:
+                    assert notes(connection) == ["never"]
+                raise LookupError("its own")
+
+        with pytest.raises(LookupError, match="its own"):
+            database.write(work)
+        assert database.read(notes) == []
+    database.write(lambda c: note(c, "alone"))
+    assert database.read(notes) == ["alone"]

@@ -64,6 +64,9 @@ class Statement:
         cursor = _cursor(connection)
         try:
             cursor.execute(compiled.text, compiled.in_order(values))
+            if together is None:  # SQLite looks for a row when it is fetched: later changes would be in it
+                found = list(cursor.fetchall())
+                return lambda: found
         except Exception as error:
             raise translated(connection, compiled.text, error) from error
 
