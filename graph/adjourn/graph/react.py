@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypedDict, TypeVar, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -27,7 +27,7 @@ from adjourn.nodes.models import chat_model
 from adjourn.nodes.own_graph import OwnGraphNode
 from adjourn.nodes.permission import Mode, Permission, Rule
 from adjourn.nodes.spending import Prices
-from adjourn.nodes.state import LongState, RunState
+from adjourn.nodes.state import LongState, Outcome
 from adjourn.nodes.tool import Tool
 from adjourn.nodes.tool_search import find_tool, searched
 from adjourn.nodes.tools import ToolsNode
@@ -132,21 +132,31 @@ class Shown(CompiledStateGraph[Any, Any, Any, Any]):
         }
 
 
-class _Route(Runnable[RunState, str]):
+class _Word(TypedDict):
+    """What a route needs to know of the state."""
+
+    outcome: Outcome
+
+
+class _Route(Runnable[_Word, str]):
     """Where the outcome of a node leads. LangGraph wraps a function in a task of its own, with its own trace, which costs a
-    tenth of a superstep."""
+    tenth of a superstep; and it reads all of the state for what does not say, as a function does, what it takes."""
 
     name = "route"
 
     def __init__(self, node: Node, table: Routes) -> None:
         self._node: Node = node
         self._table = table
+        self.__annotations__ = {"state": _Word}
 
-    def invoke(self, input: RunState, config: RunnableConfig | None = None, **_: Any) -> str:
-        return next_node(self._node, input["outcome"], self._table)
+    def __call__(self, state: _Word) -> str:
+        return next_node(self._node, state["outcome"], self._table)
 
-    async def ainvoke(self, input: RunState, config: RunnableConfig | None = None, **_: Any) -> str:
-        return self.invoke(input)
+    def invoke(self, input: _Word, config: RunnableConfig | None = None, **_: Any) -> str:
+        return self(input)
+
+    async def ainvoke(self, input: _Word, config: RunnableConfig | None = None, **_: Any) -> str:
+        return self(input)
 
 
 def distinct(tools: Iterable[Tool]) -> list[Tool]:
