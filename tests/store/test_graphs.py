@@ -193,6 +193,8 @@ class Frozen:
     def open(self, connection: Connection) -> "Frozen":
         return self
 
+    def check(self) -> None: ...
+
     def write(self, connection: Connection) -> list[Check]:
         return []
 

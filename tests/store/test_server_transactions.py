@@ -50,7 +50,7 @@ async def look(n: int) -> int:
     return n
 
 
-async def test_c84_a_superstep_is_one_statement_on_postgresql(postgres: Database, sent: list[str]) -> None:
+async def test_a_superstep_is_one_statement_on_postgresql(postgres: Database, sent: list[str]) -> None:
     turns = [says("", call("look", {"n": n}, id=f"c{n}")) for n in range(6)]
     model = ScriptedModel(turns=[*turns, "done"], by_history=True)
     with Runner(build_react(model, [look]), postgres) as runner:

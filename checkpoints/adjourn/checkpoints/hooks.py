@@ -38,9 +38,8 @@ class Ride(Protocol):
         """What tasks wrote, stored along with the checkpoint."""
         ...
 
-    @property
-    def check(self) -> Check:
-        """The first one that is called when all is sent: raises for a stale owner."""
+    def check(self) -> None:
+        """The first one that is called when all is sent. Raises for a stale owner."""
         ...
 
     def write(self, connection: Connection) -> Sequence[Check]:

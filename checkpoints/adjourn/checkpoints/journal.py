@@ -21,7 +21,6 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import IntegrityError
 
 from adjourn.checkpoints import run_rows
@@ -71,14 +70,6 @@ def _insert(table: Table, row: type[Any]) -> Statement:
 
 
 _insert_run = _insert(runs, RunRow)
-_insert_run_or_not = Statement(
-    lambda _: (
-        postgresql.insert(runs)
-        .values({one.name: bindparam(one.name) for one in fields(RunRow)})
-        .on_conflict_do_nothing()
-        .returning(runs.c.id)
-    )
-)
 _insert_step = _insert(steps, StepRow)
 _insert_call = _insert(calls, CallRow)
 _insert_interrupt = _insert(interrupts, Interrupt)
@@ -105,6 +96,16 @@ def begin_run(connection: Connection, run: RunRow) -> bool:
     except IntegrityError:
         return False
     return True
+
+
+def _inserting_or_not() -> ClauseElement:
+    from sqlalchemy.dialects import postgresql  # it is slow to load, and others never need it
+
+    row: dict[str, Any] = {one.name: bindparam(one.name) for one in fields(RunRow)}
+    return postgresql.insert(runs).values(row).on_conflict_do_nothing().returning(runs.c.id)
+
+
+_insert_run_or_not = Statement(lambda _: _inserting_or_not())
 
 
 def sign_run(connection: Connection, run_id: str, signature: str) -> None:

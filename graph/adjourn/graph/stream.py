@@ -202,17 +202,19 @@ async def follow_live(
                 has_ear = True
                 listening.enter_context(ear.open())
             quiet = False
-            while not quiet:  # as long as what comes next is heard, the database is not asked
+            while (
+                not quiet
+            ):  # as long as what comes next is heard, or was read before, the database is not asked
                 if not heard:
                     await box.wait(pause_s)
                     heard.extend(box.take())
                 quiet = True
                 while heard and (place := _place(heard[0], after)) <= 0:
                     event = heard.popleft().event
+                    quiet = False
                     if place < 0:
                         continue  # read from the database before it was heard
                     yield event
-                    quiet = False
                     after = event.number or after
                     if isinstance(event, _LAST):
                         return
