@@ -180,14 +180,36 @@ async def test_an_error_is_told_and_leaves_nothing(database: Database) -> None:
     assert (noted(database), seen) == ([], [])
 
 
-async def test_nobody_has_to_wait_and_then_is_called_on_the_loop_a_turn_later(database: Database) -> None:
+async def test_then_is_called_before_who_asked_goes_on_and_harms_nobody(database: Database) -> None:
+    problems: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: problems.append(str(context["exception"]))
+    )
     seen: list[int] = []
     told = short(database, 1, then=seen.append)
-    assert not told.done() and seen == []  # as with a thread: what is awaited lets others go first
-    told.cancel()
-    await asyncio.sleep(0)
-    assert seen == [HERE()]
-    assert noted(database) == [1]
+    assert told.done() and seen == [HERE()]
+
+    def fails(_: object) -> None:
+        raise ValueError("in then")
+
+    assert await short(database, 2, then=fails) == HERE()
+    assert problems == ["in then"]
+    assert noted(database) == [1, 2]
+
+
+async def test_who_waits_in_line_and_is_cancelled_stops_nothing(database: Database) -> None:
+    free = threading.Event()
+    first = database.soon(lambda: database.write(lambda _: free.wait(20)), writes=True)
+    await until(lambda: database._writer is not None and database._writer.locked())
+    told = asyncio.Event()
+    line = [short(database, number, then=lambda _: told.set()) for number in range(3)]
+    for one in line:
+        one.cancel()
+    free.set()
+    await first
+    await asyncio.wait_for(told.wait(), 20)
+    await short(database, 3)
+    assert noted(database) == [0, 1, 2, 3]
 
 
 async def test_what_waits_in_line_is_done_in_the_context_of_who_asked(database: Database) -> None:

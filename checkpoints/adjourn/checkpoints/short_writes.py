@@ -78,7 +78,10 @@ class Line:
             return False
         finally:
             self._patience.waits = True
-        self.loop.call_soon(tell, [told, then], result, raised)
+        try:
+            tell([told, then], result, raised)
+        except Exception as error:  # of `then`: not of who only wants to write
+            self.loop.call_exception_handler({"message": "told of a write, and failed", "exception": error})
         if isinstance(raised, KeyboardInterrupt | SystemExit):  # meant for the loop as well
             raise raised
         return True

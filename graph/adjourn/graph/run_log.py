@@ -319,17 +319,18 @@ class RunLog:
     async def _store(self, work: Callable[[Connection], list[Event]], *, synced: bool = False) -> None:
         """Run a transaction and tell its events. A cancelled caller stops neither."""
         storing = self._database.soon(
-            lambda: self._database.write(work, synced=synced), writes=True, short=not synced
+            lambda: self._database.write(work, synced=synced),
+            writes=True,
+            short=not synced,
+            then=self.tell_all,
         )
         self._storing.add(storing)
         storing.add_done_callback(self._on_stored)
         await asyncio.shield(storing)
 
     def _on_stored(self, storing: "asyncio.Future[list[Event]]") -> None:
-        if storing.cancelled() or storing.exception() is not None:
-            return  # kept in the set: `settled` raises it
-        self._storing.discard(storing)
-        self.tell_all(storing.result())
+        if not storing.cancelled() and storing.exception() is None:
+            self._storing.discard(storing)  # else `settled` raises it
 
     def emit(self, event: Event) -> None:
         if event.stored:
