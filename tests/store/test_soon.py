@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from adjourn.checkpoints.database import Database
+from adjourn.checkpoints.servers import WORKERS
 
 
 @pytest.fixture
@@ -118,3 +119,18 @@ def test_work_whose_loop_is_closed_ends_quietly(database: Database, caplog: pyte
     assert done.wait(10)
     assert database.read(lambda connection: connection.exec_driver_sql("SELECT 1").scalar_one()) == 1
     assert caplog.records == []
+
+
+async def test_a_read_that_nobody_waits_for_any_more_is_left_undone(database: Database) -> None:
+    database.setup()
+    free, seen = threading.Event(), []
+    busy = [asyncio.ensure_future(database.arun(lambda: free.wait(20))) for _ in range(WORKERS)]
+    left = asyncio.ensure_future(database.arun(lambda: seen.append("read")))
+    kept = asyncio.ensure_future(database.arun(lambda: seen.append("kept")))
+    await asyncio.sleep(0)
+    left.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await left
+    free.set()
+    await asyncio.gather(*busy, kept)
+    assert seen == ["kept"]

@@ -251,7 +251,10 @@ class Database:
             self._line(loop).write(work, told, then)
         else:
             pool = self._write_pool if writes else self._pool
-            pool.submit(on_thread, work, [told, then], loop, contextvars.copy_context())
+            only_reads = not writes and then is None
+            pool.submit(
+                on_thread, work, [told, then], loop, contextvars.copy_context(), only_reads=only_reads
+            )
         return told
 
     def _line(self, loop: asyncio.AbstractEventLoop) -> Line:

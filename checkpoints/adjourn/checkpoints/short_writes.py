@@ -113,10 +113,17 @@ class Line:
 
 
 def on_thread(
-    work: Callable[[], T], waiting: list[Any], loop: asyncio.AbstractEventLoop, context: contextvars.Context
+    work: Callable[[], T],
+    waiting: list[Any],
+    loop: asyncio.AbstractEventLoop,
+    context: contextvars.Context,
+    *,
+    only_reads: bool = False,
 ) -> None:
     """Work on a thread, and tell the loop. A future of the pool's, chained to one of the loop's, takes three times as long
-    to arrive."""
+    to arrive. What `only_reads` is left undone when nobody waits for it any more."""
+    if only_reads and waiting[0].cancelled():
+        return
     result, raised = context.run(outcome, work)
     with suppress(RuntimeError):  # the loop is closed: nobody waits any more
         loop.call_soon_threadsafe(tell, waiting, result, raised, context=context)
