@@ -159,7 +159,7 @@ class Placing:
 
     def _divide_list(self, value: list[Any]) -> Json:
         # many short texts: each is below PART, escaped or not, and a group is written in one go
-        if all(type(member) is str and len(member) <= SHORT for member in value):
+        if set(map(type, value)) == {str} and max(map(len, value)) <= SHORT:
             groups = [value[start : start + GROUP] for start in range(0, len(value), GROUP)]
             rows = [self._value_row(self._codec.encode(one, self)) for one in groups]
             return tagged("parts", compress(rows))
