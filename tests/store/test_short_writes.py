@@ -281,3 +281,7 @@ def test_an_interrupt_from_the_keyboard_ends_the_loop(database: Database) -> Non
         asyncio.run(drive())
     assert noted(database) == []
     assert database.write(lambda _: 7) == 7
+
+
+async def test_what_may_take_long_is_a_threads(database: Database) -> None:
+    assert await database.awrite(lambda _: HERE(), short=False) != HERE()

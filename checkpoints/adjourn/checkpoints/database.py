@@ -223,9 +223,12 @@ class Database:
         """`read`, on a worker thread."""
         return await self.arun(lambda: self.read(work))
 
-    async def awrite(self, work: Callable[[Connection], T], *, synced: bool = False) -> T:
-        """`write`, for an event loop (`soon`). A cancelled caller does not stop the transaction."""
-        return await self.soon(lambda: self.write(work, synced=synced), writes=True, short=not synced)
+    async def awrite(self, work: Callable[[Connection], T], *, synced: bool = False, short: bool = True) -> T:
+        """`write`, for an event loop (`soon`). A cancelled caller does not stop the transaction. `short` False: it may take
+        longer than what one step brings."""
+        return await self.soon(
+            lambda: self.write(work, synced=synced), writes=True, short=short and not synced
+        )
 
     async def arun(self, work: Callable[[], T], *, writes: bool = False) -> T:
         """Run `work` on a worker thread; it opens its own transactions. `writes`: most of them write."""

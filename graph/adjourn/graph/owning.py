@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 
 from adjourn.checkpoints import family, journal, leases
 from adjourn.checkpoints.database import Database
-from adjourn.checkpoints.errors import StoredDataError, UsageError, WrongGraph
+from adjourn.checkpoints.errors import UsageError, WrongGraph
 from adjourn.checkpoints.events import Event
 from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.checkpoints.records import Interrupt, RunRow
@@ -234,17 +234,20 @@ class Owning:
         *,
         within: Within | None = None,
         here: bool | None = None,
+        short: bool = True,
     ) -> Run:
         """Begin a run in one transaction and drive it, all behind a shield; or leave it to others. `here` None: a
-        detached runner leaves it.
+        detached runner leaves it. `short` False: to begin takes long, as a copy of a thread does.
 
         A cancel from outside sets the run's own signal, waits until the run has written its end, and then
         goes on (C-62): from the claim on there is no moment in which a run could be left without its owner.
         """
         if self.detached if here is None else not here:
-            return await self._leave(begin, _harmless(on_event), on_begun)
+            return await self._leave(begin, _harmless(on_event), on_begun, short=short)
         cancel = Cancel()
-        driving = asyncio.create_task(self._drive(begin, cancel, _harmless(on_event), on_begun, within))
+        driving = asyncio.create_task(
+            self._drive(begin, cancel, _harmless(on_event), on_begun, within=within, short=short)
+        )
         try:
             return await asyncio.shield(driving)
         except asyncio.CancelledError:
@@ -266,7 +269,12 @@ class Owning:
         return begun
 
     async def _leave(
-        self, begin: Callable[[Connection], Begun], heard: Listener, on_begun: OnBegun | None
+        self,
+        begin: Callable[[Connection], Begun],
+        heard: Listener,
+        on_begun: OnBegun | None,
+        *,
+        short: bool,
     ) -> Run:
         """Begin a run and give it back, in one transaction: it is accepted, and nobody drives it yet."""
 
@@ -276,7 +284,7 @@ class Owning:
                 leases.release(connection, begun.run.id, begun.run.fence, active_ms=begun.run.active_ms)
             return begun
 
-        begun = await self.database.awrite(work)
+        begun = await self.database.awrite(work, short=short)
         if on_begun is not None:
             on_begun(begun.run)
         for event in begun.told:
@@ -299,7 +307,9 @@ class Owning:
         cancel: Cancel,
         heard: Listener,
         on_begun: OnBegun | None,
+        *,
         within: Within | None,
+        short: bool,
     ) -> Run:
         listener = self._to_all(heard)
 
@@ -307,7 +317,7 @@ class Owning:
             begun = self._signed(connection, begin(connection))
             return begun, _found(connection, begun.run)
 
-        begun, found = await self.database.awrite(work)
+        begun, found = await self.database.awrite(work, short=short)
         run = begun.run
         if on_begun is not None:
             on_begun(run)
@@ -350,11 +360,9 @@ class Owning:
 
 
 def _found(connection: Connection, run: RunRow) -> Found | None:
-    """What the run's owner needs to know; None: it is not ours, or a damaged row is to be met when it is driven."""
-    try:
-        return Found.read(connection, run) if run.status == RunStatus.RUNNING else None
-    except StoredDataError:
-        return None
+    """What the owner of a new run needs to know; None: it is not ours, or old, and there may be much to read."""
+    is_new = run.status == RunStatus.RUNNING and run.steps == 0
+    return Found.read(connection, run) if is_new else None
 
 
 def _harmless(on_event: Listener | None) -> Listener:

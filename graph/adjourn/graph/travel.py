@@ -76,7 +76,7 @@ class TimeTravel(Answering):
             told = forker.store(connection, wanted, run)
             return Begun(journal.read_run(connection, run.id), told)
 
-        made = await self._own(begin, on_event)
+        made = await self._own(begin, on_event, short=False)
         if made.status == RunStatus.INTERRUPTED and not made.interrupts:
             return await self.recover(
                 made.id, by=by, on_event=on_event
@@ -111,7 +111,7 @@ class TimeTravel(Answering):
             seed_thread(connection, self._codec(), run.thread_id, {"messages": history})
             return Begun(run, starts.store(connection, run))
 
-        return await self._own(begin, on_event)
+        return await self._own(begin, on_event, short=False)
 
     def _codec(self) -> Codec:
         return cast(SQLAlchemySaver, self.graph.checkpointer).codec
