@@ -2,8 +2,11 @@
 
 import asyncio
 import contextvars
+import os
+import signal
 import sqlite3
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +15,8 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
-from adjourn.checkpoints.database import AT_ONCE, Database
+from adjourn.checkpoints.database import AT_ONCE, SLOW_S, Database
+from adjourn.checkpoints.errors import StoreError
 from adjourn.checkpoints.saver import SQLAlchemySaver
 
 HERE = threading.get_ident
@@ -85,7 +89,6 @@ async def test_what_waits_for_the_disk_is_a_threads(tmp_path: Path) -> None:
 
 async def test_a_synced_write_is_a_threads(database: Database) -> None:
     assert await database.awrite(lambda _: HERE(), synced=True) != HERE()
-    assert await database.awrite(lambda _: HERE()) == HERE()
 
 
 async def test_a_writer_in_this_process_stops_no_loop_and_the_line_keeps_its_order(
@@ -162,7 +165,7 @@ async def test_the_log_is_moved_into_the_file_by_a_thread_and_does_not_grow(
         return HERE()
 
     for _ in range(12 * AT_ONCE):
-        threads.append(await database.awrite(fill))
+        threads.append(await database.awrite(fill, short=True))
     away = [number for number, one in enumerate(threads) if one != HERE()]
     assert len(away) == len(threads) // (AT_ONCE + 1)
     assert (tmp_path / "short.db-wal").stat().st_size < 12e6  # of 24 MB that were written
@@ -231,10 +234,140 @@ async def test_what_waits_in_line_is_done_in_the_context_of_who_asked(database: 
 
 async def test_a_closed_database_keeps_nobody_in_line(database: Database) -> None:
     database.close()
-    with pytest.raises(RuntimeError, match="shutdown"):
-        await asyncio.wait_for(short(database, 1), 20)
-    with pytest.raises(RuntimeError, match="shutdown"):
-        await asyncio.wait_for(short(database, 2), 20)
+    for number in (1, 2):
+        with pytest.raises(StoreError, match="was closed; open it again"):
+            await asyncio.wait_for(short(database, number), 20)
+
+
+async def test_what_waits_in_line_is_stored_when_the_database_is_closed(
+    database: Database, tmp_path: Path
+) -> None:
+    free, holds = threading.Event(), threading.Event()
+
+    def hold(_: object) -> None:
+        holds.set()
+        assert free.wait(20)
+
+    holder = threading.Thread(target=database.write, args=(hold,))
+    holder.start()
+    assert holds.wait(20)
+    waiting = [short(database, number) for number in range(5)]
+    closing = threading.Thread(target=database.close)
+    closing.start()
+    await until(lambda: database._write_pool._shutdown)
+    free.set()
+    await asyncio.wait_for(asyncio.gather(*waiting), 20)
+    closing.join()
+    holder.join()
+    with sqlite3.connect(tmp_path / "short.db") as found:
+        assert [row[0] for row in found.execute("SELECT n FROM noted ORDER BY rowid")] == [0, 1, 2, 3, 4]
+
+
+def test_what_waits_in_line_is_stored_when_its_loop_is_closed(database: Database, tmp_path: Path) -> None:
+    other = sqlite3.connect(tmp_path / "short.db", isolation_level=None)
+    database.write(lambda _: None)
+    other.execute("BEGIN IMMEDIATE")
+
+    async def leave() -> None:
+        for number in range(4):
+            short(database, number)
+
+    asyncio.run(leave())
+    other.execute("ROLLBACK")
+    other.close()
+    asyncio.run(asyncio.wait_for(_one_more(database), 20))  # another loop, on the same thread
+    assert sorted(noted(database)) == [0, 1, 2, 3, 4]
+
+
+async def _one_more(database: Database) -> None:
+    await short(database, 4)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_in_a_write_that_waited_in_line_does_not_stop_the_line(
+    database: Database, error: type[BaseException]
+) -> None:
+    ran: list[int] = []
+
+    def work(number: int) -> Callable[[], None]:
+        def write() -> None:
+            note(database, number)()
+            ran.append(number)
+            if number == 1:
+                raise error
+
+        return write
+
+    loop = asyncio.new_event_loop()
+
+    async def fill() -> None:
+        free = threading.Event()
+        first = database.soon(lambda: database.write(lambda _: free.wait(20)), writes=True)
+        await until(lambda: database._writer is not None and database._writer.locked())
+        for number in range(3):
+            database.soon(work(number), writes=True, short=True)
+        free.set()
+        await first
+        await asyncio.sleep(20)
+
+    with pytest.raises(error):
+        loop.run_until_complete(fill())
+    loop.run_until_complete(asyncio.wait_for(_one_more(database), 20))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+    assert ran == [0, 1, 2]
+    assert noted(database) == [0, 1, 2, 4]
+
+
+async def test_large_writes_are_the_threads_after_the_first(database: Database) -> None:
+    def large(_: object) -> int:
+        end = time.perf_counter() + 2 * SLOW_S
+        while time.perf_counter() < end:
+            pass
+        return HERE()
+
+    threads = [await database.awrite(large, short=True) for _ in range(3)]
+    assert [one == HERE() for one in threads] == [True, False, False]
+    assert await short(database, 1) != HERE()  # it is not known yet how long this one takes,
+    assert await short(database, 2) == HERE()  # and then it is
+
+
+async def test_what_rides_on_a_put_rides_on_when_another_process_writes(tmp_path: Path) -> None:
+    saver = SQLAlchemySaver(f"sqlite:///{tmp_path / 'short.db'}")
+    other = sqlite3.connect(tmp_path / "short.db", isolation_level=None, check_same_thread=False)
+    config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    config = await saver.aput(config, empty_checkpoint(), {}, {})
+    other.execute("BEGIN IMMEDIATE")
+    riding = asyncio.create_task(saver.aput_writes(config, [("a", 1)], "task", "path"))
+    await until(lambda: bool(saver._memories.of("t").riders._waiting))
+    putting = asyncio.ensure_future(saver.aput(config, empty_checkpoint(), {}, {}))
+    await asyncio.sleep(0)
+    rider = saver._memories.of("t").riders
+    await until(lambda: not rider._waiting or riding.done())
+    assert not riding.done()  # the thread has taken it along
+    other.execute("ROLLBACK")
+    await asyncio.gather(riding, putting)
+    other.close()
+    saver.close()
+
+
+def test_an_interrupt_while_another_process_writes_leaves_no_transaction_open(
+    database: Database, tmp_path: Path
+) -> None:
+    other = sqlite3.connect(tmp_path / "short.db", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    interrupts = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    frees = threading.Timer(0.5, lambda: other.execute("ROLLBACK"))
+    interrupts.start()
+    frees.start()
+    with pytest.raises(KeyboardInterrupt):
+        note(database, 1)()
+        signal.pause()  # the signal may come late
+    frees.join()
+    note(database, 2)()
+    assert noted(database)[-1] == 2
+    other.execute("BEGIN IMMEDIATE")  # nobody holds the file
+    other.close()
 
 
 def test_two_loops_write_to_one_database(database: Database) -> None:
@@ -275,7 +408,7 @@ def test_an_interrupt_from_the_keyboard_ends_the_loop(database: Database) -> Non
         raise KeyboardInterrupt
 
     async def drive() -> None:
-        await database.awrite(interrupted)
+        await database.awrite(interrupted, short=True)
 
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(drive())
@@ -284,4 +417,5 @@ def test_an_interrupt_from_the_keyboard_ends_the_loop(database: Database) -> Non
 
 
 async def test_what_may_take_long_is_a_threads(database: Database) -> None:
-    assert await database.awrite(lambda _: HERE(), short=False) != HERE()
+    assert await database.awrite(lambda _: HERE()) != HERE()
+    assert await database.awrite(lambda _: HERE(), short=True) == HERE()

@@ -30,6 +30,7 @@ Asked = Callable[[], T]
 """Gives what a query brings. Called in an `in_one_go`, it waits for that; called behind it, it is there."""
 
 ROWS_AT_ONCE = 100  # in one INSERT: PostgreSQL takes 65,535 values, and keeps a plan for each number of rows
+MOST_MET = 32  # rows that one statement must meet: PostgreSQL brings 1,664 columns at most, and many cost more than they save
 
 
 class Statement:
@@ -99,6 +100,8 @@ class Statement:
         together = _together(connection)
         if together and together.takes(compiled, [row], connection):
             return _not_counted
+        if together:
+            together.ends = False  # its count may be looked at: before COMMIT
         cursor = _cursor(connection)
         try:
             cursor.execute(compiled.text, row)
@@ -265,7 +268,7 @@ class _Together:
     def meets(self, compiled: _Compiled, values: Row, row: str, connection: Connection) -> None:
         """Keep for later what must meet a row."""
         table = compiled.table or compiled.text  # a query is of no table that anything is changed in here
-        if table in self._parts or (table, row) in self._met:
+        if table in self._parts or (table, row) in self._met or len(self._met) == MOST_MET:
             self.go(connection)
         self._met[table, row] = (compiled, values)
 

@@ -12,6 +12,7 @@ import contextvars
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -36,6 +37,7 @@ ATTEMPTS = 5  # at a transaction that the database gives up for another one
 AT_ONCE = (
     50  # transactions of event loops in a row; then one on a thread, which may move the log into the file
 )
+SLOW_S = 0.005  # a superstep takes a tenth of it; behind a larger transaction, as its like may follow, comes a thread's
 LOG_PAGES = (
     1_000  # SQLite: from so many on a commit moves the log into the file, which waits for the disk ...
 )
@@ -99,9 +101,11 @@ class Database:
         self._writer: threading.Lock | None = threading.Lock() if self.is_sqlite else None
         self._writing: Connection | None = None
         self._in_a_row = 0  # transactions of event loops since a thread had one
+        self._took_s = 0.0  # what the newest transaction took, without waiting
         self._patience = Patience()
         self._waits = True  # whether `_writing` waits for other processes
         self._line_here = threading.local()  # `line`: of the event loop that runs on a thread
+        self._lines: weakref.WeakSet[Line] = weakref.WeakSet()
         self._readers: list[Connection] = []  # those that nobody uses now
         self._setup_lock = threading.Lock()
         self._is_set_up = False
@@ -183,9 +187,17 @@ class Database:
                 raise StoreError("the database was closed; open it again")
             connection = self._writing_connection()
             self._be_patient(connection)
+
+            def timed(connection: Connection) -> T:
+                began = time.perf_counter()
+                try:
+                    return work(connection)
+                finally:
+                    self._took_s = time.perf_counter() - began
+
             if synced and self.synchronous != "FULL":
-                return self._write_synced(connection, work)
-            return _in_transaction(connection, work, waits=self._waits)
+                return self._write_synced(connection, timed)
+            return _in_transaction(connection, timed, waits=self._waits)
 
     def holding(self, lock: Any) -> AbstractContextManager[None]:
         """Hold a lock around a transaction. Raises `NotNow` where a thread may not wait for it: see `short_writes`."""
@@ -223,12 +235,12 @@ class Database:
         """`read`, on a worker thread."""
         return await self.arun(lambda: self.read(work))
 
-    async def awrite(self, work: Callable[[Connection], T], *, synced: bool = False, short: bool = True) -> T:
-        """`write`, for an event loop (`soon`). A cancelled caller does not stop the transaction. `short` False: it may take
-        longer than what one step brings."""
-        return await self.soon(
-            lambda: self.write(work, synced=synced), writes=True, short=short and not synced
-        )
+    async def awrite(
+        self, work: Callable[[Connection], T], *, synced: bool = False, short: bool = False
+    ) -> T:
+        """`write`, for an event loop (`soon`). A cancelled caller does not stop the transaction. `short`: it writes what one
+        step brings, and does not wait for the disk."""
+        return await self.soon(lambda: self.write(work, synced=synced), writes=True, short=short)
 
     async def arun(self, work: Callable[[], T], *, writes: bool = False) -> T:
         """Run `work` on a worker thread; it opens its own transactions. `writes`: most of them write."""
@@ -263,7 +275,10 @@ class Database:
     def _line(self, loop: asyncio.AbstractEventLoop) -> Line:
         line: Line | None = getattr(self._line_here, "line", None)
         if line is None or line.loop is not loop:
+            if line is not None and line.loop.is_closed():
+                line.finish()
             line = self._line_here.line = Line(loop, self._patience, self._is_free, self._write_pool)
+            self._lines.add(line)
         return line
 
     def _is_free(self) -> bool:
@@ -271,6 +286,7 @@ class Database:
         return (
             self._is_set_up
             and self._in_a_row < AT_ONCE
+            and self._took_s < SLOW_S
             and self._has_writing()
             and self._writer is not None
             and not self._writer.locked()
@@ -320,6 +336,8 @@ class Database:
         """
         self._write_pool.shutdown(wait=True)
         self._pool.shutdown(wait=True)
+        for line in list(self._lines):
+            line.finish()
         with self._writer or nullcontext():  # a write on the caller's own thread
             self._is_closed = True
             if self._writing is not None:
@@ -357,6 +375,17 @@ def _in_transaction(connection: Connection, work: Callable[[Connection], T], *, 
     """
     driver: sqlite3.Connection = connection.connection.driver_connection  # type: ignore[assignment]
     try:
+        _begin_immediate(driver, waits=waits)
+        result = work(connection)
+        _end(connection, driver.commit, connection.commit)
+    except BaseException:
+        _end(connection, driver.rollback, connection.rollback)
+        raise
+    return result
+
+
+def _begin_immediate(driver: sqlite3.Connection, *, waits: bool) -> None:
+    try:
         driver.execute("BEGIN IMMEDIATE")
     except sqlite3.OperationalError as error:
         if not waits:
@@ -364,13 +393,6 @@ def _in_transaction(connection: Connection, work: Callable[[Connection], T], *, 
         raise StoreError(
             f"the database cannot be written now: {error}; is another program holding it?"
         ) from error
-    try:
-        result = work(connection)
-        _end(connection, driver.commit, connection.commit)
-    except BaseException:
-        _end(connection, driver.rollback, connection.rollback)
-        raise
-    return result
 
 
 def _end(connection: Connection, plainly: Callable[[], None], through: Callable[[], None]) -> None:

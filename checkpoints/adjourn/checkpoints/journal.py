@@ -500,11 +500,16 @@ def cancel_requests(connection: Connection, run_ids: Sequence[str]) -> list[str]
 
 def note_langgraph_id(connection: Connection, run_id: str, langgraph_id: str) -> None:
     """Remember which LangGraph interrupt carries the open questions of a run."""
-    connection.execute(
+    _note_langgraph_id.change(connection, {"of_run": run_id, "theirs": langgraph_id})
+
+
+_note_langgraph_id = Statement(
+    lambda _: (
         update(interrupts)
-        .where(interrupts.c.run_id == run_id, interrupts.c.state == InterruptState.OPEN.value)
-        .values(langgraph_id=langgraph_id)
+        .where(interrupts.c.run_id == bindparam("of_run"), interrupts.c.state == word(InterruptState.OPEN))
+        .values(langgraph_id=bindparam("theirs"))
     )
+)
 
 
 def lock_run(connection: Connection, run_id: str) -> RunRow:

@@ -113,6 +113,11 @@ class Riders:
             self._missed = 0
             return taken
 
+    def wait_again(self, riders: list[Rider]) -> None:
+        """They were taken and not stored: the put comes again at once."""
+        with self._lock:
+            self._waiting[:0] = riders
+
 
 def arrive(riders: Sequence[Rider], *, stored: bool) -> None:
     """Tell these writes' owners how it went."""

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -39,9 +39,21 @@ class Patience(threading.local):
             lock.release()
 
 
+class Waiting(NamedTuple):
+    """A write that waits in line, for whom, and in which context."""
+
+    work: Callable[[], Any]
+    told: "asyncio.Future[Any]"
+    then: Then | None
+    context: contextvars.Context
+
+
 class Line:
     """The short writes of one event loop, in their order. The first is done at once or by the thread; none of the others
-    goes to the thread meanwhile, or under load all of them would from then on."""
+    goes to the thread meanwhile, or under load all of them would from then on.
+
+    What is in the line is done, come what may: by the thread when the loop is closed, by `finish` when the database is.
+    """
 
     def __init__(
         self,
@@ -54,19 +66,24 @@ class Line:
         self._patience = patience
         self._is_free = is_free
         self._thread = thread
-        self._waiting: deque[
-            tuple[Callable[[], Any], asyncio.Future[Any], Then | None, contextvars.Context]
-        ] = deque()
-        self._is_away = False  # the thread has one
+        self._waiting: deque[Waiting] = deque()
+        self._is_away = False  # the thread has the first one
+        self._doing = threading.Lock()  # the loop looks at the first one, or `finish` does all
 
     def write(self, work: Callable[[], T], told: "asyncio.Future[T]", then: Then | None) -> None:
         """Do it now, or when those before it are done."""
         is_next = not self._is_away and not self._waiting
         if is_next and self._at_once(work, told, then):
             return
-        self._waiting.append((work, told, then, contextvars.copy_context()))
+        self._waiting.append(Waiting(work, told, then, contextvars.copy_context()))
         if is_next:
             self._send()
+
+    def finish(self) -> None:
+        """Do what waits, on this thread: nobody else will."""
+        with self._doing:
+            while self._waiting:
+                self._done_here(self._waiting.popleft())
 
     def _at_once(self, work: Callable[[], T], told: "asyncio.Future[T]", then: Then | None) -> bool:
         if not self._is_free():
@@ -88,28 +105,64 @@ class Line:
 
     def _send(self) -> None:
         """Give the first one to the thread."""
-        work, told, then, context = self._waiting.popleft()
         self._is_away = True
-        told.add_done_callback(self._back)
         try:
-            self._thread.submit(on_thread, work, [told, then], self.loop, context)
-        except RuntimeError as error:  # it was closed
-            tell([told, then], None, error)
+            self._thread.submit(self._take_first)
+        except RuntimeError:  # the database is being closed, or was, which the work itself finds out
+            self._is_away = False
+            self.finish()
 
-    def _back(self, _: object) -> None:
+    def _take_first(self) -> None:
+        """On the thread."""
+        if self._waiting and not self._done_here(self._waiting.popleft(), self._back):
+            self.finish()  # the loop is closed
+
+    def _done_here(self, first: Waiting, *and_then: Callable[[], None]) -> bool:
+        """On another thread than the loop's. False: the loop is closed, and nobody waits any more."""
+        result, raised = first.context.run(outcome, first.work)
+        try:
+            self.loop.call_soon_threadsafe(
+                _tell_all, [first.told, first.then], result, raised, *and_then, context=first.context
+            )
+        except RuntimeError:
+            return False
+        return True
+
+    def _back(self) -> None:
         self._is_away = False
         self._go_on()
 
     def _go_on(self) -> None:
         """The next one, and the others after whatever else the loop has to do."""
-        if self._is_away or not self._waiting:
+        if self._is_away or not self._doing.acquire(blocking=False):
             return
-        work, told, then, context = self._waiting[0]
-        if context.run(self._at_once, work, told, then):
-            self._waiting.popleft()
-            self.loop.call_soon(self._go_on)
-        else:
+        is_done = True
+        try:
+            if self._waiting:
+                is_done = self._first_at_once()
+        finally:
+            self._doing.release()
+            if self._waiting:
+                self.loop.call_soon(self._go_on)
+        if not is_done:
             self._send()
+
+    def _first_at_once(self) -> bool:
+        first = self._waiting.popleft()
+        is_done = first.context.run(self._at_once, first.work, first.told, first.then)
+        if not is_done:
+            self._waiting.appendleft(first)
+        return is_done
+
+
+def _tell_all(
+    waiting: list[Any], result: Any, raised: BaseException | None, *and_then: Callable[[], None]
+) -> None:
+    try:
+        tell(waiting, result, raised)
+    finally:
+        for one in and_then:
+            one()
 
 
 def on_thread(

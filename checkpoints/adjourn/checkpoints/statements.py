@@ -106,9 +106,9 @@ advance_thread = _always(
     )
 )
 know_generation = _always(
-    sa.select(threads.c.id).where(
-        threads.c.id == bind("thread"), threads.c.generation == bind("generation_known")
-    )
+    sa.select(threads.c.id)
+    .where(threads.c.id == bind("thread"), threads.c.generation == bind("generation_known"))
+    .with_for_update(read=True)  # who waited for another row in this statement looks again
 )
 
 # Rows of a thread

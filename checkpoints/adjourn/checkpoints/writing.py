@@ -42,6 +42,9 @@ class Writer:
             return self._put(config, put, ())
         try:
             ride = self._put(config, put, [rider.work for rider in riders])
+        except NotNow:
+            self._memories.of(put.where.thread_id).riders.wait_again(riders)
+            raise
         except BaseException as error:
             arrive(riders, stored=False)
             if not isinstance(error, Exception):

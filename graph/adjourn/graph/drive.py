@@ -168,7 +168,8 @@ class Drive:
                 held = await self._database.awrite(
                     lambda connection: leases.renew(
                         connection, run.id, run.fence, lease_s=self._lease_s, active_ms=self._active_ms()
-                    )
+                    ),
+                    short=True,
                 )
             except (
                 Exception

@@ -368,10 +368,10 @@ class RunLog:
 
         def work(connection: Connection) -> list[Event]:
             before(connection)
-            if langgraph_id is not None:
-                journal.note_langgraph_id(connection, self.run.id, langgraph_id)
             with in_one_go(connection):
                 told = self._append(connection, [*self._loose(), *facts])
+                if langgraph_id is not None:
+                    journal.note_langgraph_id(connection, self.run.id, langgraph_id)
                 journal.insert_interrupts(connection, questions)
                 check = journal.send_end(
                     connection,
@@ -386,7 +386,7 @@ class RunLog:
             check()
             return told
 
-        self.tell_all(await self._database.awrite(work))
+        self.tell_all(await self._database.awrite(work, short=True))
 
     async def hand_back(self, *, active_ms: int) -> None:
         """Nobody drives the run now, though it is not at its end: anybody may take it over at once."""
@@ -397,7 +397,7 @@ class RunLog:
             journal.write_audit(connection, self.run.id, "handed_back", by=None)
             return told
 
-        self.tell_all(await self._database.awrite(work))
+        self.tell_all(await self._database.awrite(work, short=True))
 
     def _loose(self) -> list[Event]:
         """Events without rows of their own; those with rows come again when the step runs again."""

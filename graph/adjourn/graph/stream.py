@@ -211,9 +211,12 @@ async def follow_live(
                 quiet = True
                 while heard and (place := _place(heard[0], after)) <= 0:
                     event = heard.popleft().event
+                    if (
+                        place < 0
+                    ):  # read from the database before it was heard; an old owner's delta says nothing
+                        quiet = quiet and event.number is None
+                        continue
                     quiet = False
-                    if place < 0:
-                        continue  # read from the database before it was heard
                     yield event
                     after = event.number or after
                     if isinstance(event, _LAST):

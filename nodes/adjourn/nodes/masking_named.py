@@ -60,7 +60,8 @@ def _is_kind(lowered: str, name: re.Match[str]) -> bool:
 
 
 class _Quotes:
-    """Which quotes of its line are open at a place; asked from left to right."""
+    """Which quotes of its line are open at a place, as texts in JSON or Python are: behind a bracket, a comma or a colon, and
+    not behind a word, as an apostrophe is. Asked from left to right."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -72,11 +73,18 @@ class _Quotes:
             if mark[0] == "\n":
                 self._open = dict.fromkeys(self._open, False)
             elif mark[0] in self._open:
-                self._open[mark[0]] = not self._open[mark[0]]
+                is_open = self._open[mark[0]]
+                self._open[mark[0]] = not is_open and _begins_text(self._text, mark.start())
         self._seen = at
         return self._open[quote]
 
 
+def _begins_text(text: str, at: int) -> bool:
+    before = text[max(0, at - 5) : at].rstrip(" \t")
+    return before[-1:] in _BEFORE_TEXT if before else at == 0
+
+
+_BEFORE_TEXT = ("{", "[", "(", ",", ":", "\n")
 _MARKS = re.compile(r"\\.|[\"'\n]", re.S)
 
 
