@@ -5,11 +5,16 @@ from contextlib import aclosing
 
 import pytest
 from runs.shop import Shop
+from store.stored_runs import run_row
 
+from adjourn.checkpoints import journal
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import RunNotFound
+from adjourn.checkpoints.events import StepStarted, TextDelta
 from adjourn.graph import following
 from adjourn.graph.following import follow
+from adjourn.graph.stream import Broadcast, follow_live
+from adjourn.graph.waking import Ear
 from adjourn.nodes import approve, tool
 from adjourn.nodes.scripted import call, says
 
@@ -117,3 +122,39 @@ async def test_pauses_grow_while_nothing_happens_and_start_small_again(house, da
 async def test_a_run_that_is_not_there(database):
     with pytest.raises(RunNotFound, match="run_x"):
         await all_of(database, "run_x")
+
+
+async def test_c65_an_old_owner_that_still_talks_does_not_hide_what_its_successor_stores(database):
+    """Who follows in the old owner's process hears deltas all the time; what is stored elsewhere is read all the same."""
+
+    def step(number: int) -> StepStarted:
+        return StepStarted(run_id="r", path="", step=number)
+
+    def store(number: int) -> None:
+        database.write(lambda connection: journal.append_events(connection, "r", [step(number)]))
+
+    database.write(lambda connection: journal.insert_run(connection, run_row("r", fence=2)))
+    store(1)
+    broadcast = Broadcast()
+    broadcast.begin("r", 1)
+    store(2)  # the successor, in another process
+    delta = TextDelta(run_id="r", path="", step=1, text="a")
+
+    async def talk() -> None:
+        while True:
+            broadcast.tell(delta)
+            await asyncio.sleep(0.005)
+
+    talking = asyncio.create_task(talk())
+    heard = []
+    async with aclosing(follow_live(database, "r", broadcast, Ear(database, broadcast.nudge))) as events:
+        async with asyncio.timeout(20):
+            async for one in events:
+                if one.number is not None:
+                    heard.append(one.number)
+                if one.number == 2:
+                    store(3)
+                if one.number == 3:
+                    break
+    talking.cancel()
+    assert heard == [1, 2, 3]

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from langgraph.checkpoint.base import empty_checkpoint
 from store.engines import Engines
 
+from adjourn.checkpoints.compiled import Statement
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.graph import Runner, build_react
@@ -102,3 +104,47 @@ def test_a_connection_that_is_lost_in_a_transaction_is_an_error_and_is_replaced(
     with pytest.raises(sa.exc.DBAPIError):
         postgres.write(lambda connection: connection.execute(ending))
     assert saver.get_tuple({"configurable": {"thread_id": "t"}}) is None
+
+
+@pytest.mark.parametrize("behind_a_read", [True, False])
+def test_a_connection_that_is_lost_in_a_put_leaves_nothing_of_it(
+    postgres: Database, behind_a_read: bool
+) -> None:
+    saver = SQLAlchemySaver(postgres)
+    config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    config = saver.put(config, empty_checkpoint(), {}, {})
+
+    class Fence:
+        def check(self, connection: sa.Connection) -> None:
+            if behind_a_read:
+                NUMBER.value(connection, {})
+            with psycopg.connect(_plainly(postgres), autocommit=True) as other:
+                driver: Any = connection.connection.dbapi_connection
+                other.execute("SELECT pg_terminate_backend(%s)", [driver.info.backend_pid])
+
+    fenced: Any = {"configurable": {**config["configurable"], "__adjourn_fence": Fence()}}
+    with pytest.raises(sa.exc.DBAPIError):
+        saver.put(fenced, empty_checkpoint(), {}, {})
+    with postgres.engine.connect() as connection:
+        assert not [key for key in connection.info if str(key).startswith("adjourn")]
+    saver.put(config, empty_checkpoint(), {}, {})
+    assert len(list(saver.list({"configurable": {"thread_id": "t"}}))) == 2
+
+
+NUMBER = Statement(lambda _: sa.select(sa.literal(1)))
+
+
+def _plainly(database: Database) -> str:
+    return database.url.set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def test_work_that_fails_gives_a_connection_back_that_is_in_no_transaction(postgres: Database) -> None:
+    def fails(connection: sa.Connection) -> None:
+        connection.execute(sa.text("SELECT 1"))
+        raise LookupError("its own")
+
+    with pytest.raises(LookupError):
+        postgres.write(fails)
+    with postgres.engine.connect() as connection:
+        driver: Any = connection.connection.driver_connection
+        assert driver.info.transaction_status == psycopg.pq.TransactionStatus.IDLE

@@ -8,7 +8,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from store.stored_runs import run_row
 
 from adjourn.checkpoints import journal
-from adjourn.checkpoints.compiled import ROWS_AT_ONCE, Statement, in_one_go, met_nothing
+from adjourn.checkpoints.compiled import MOST_MET, ROWS_AT_ONCE, Statement, in_one_go, met_nothing
 from adjourn.checkpoints.database import Database, now
 from adjourn.checkpoints.errors import IllegalMove, LeaseLost
 from adjourn.checkpoints.events import StepStarted
@@ -267,3 +267,56 @@ def test_an_error_in_a_block_that_ends_the_transaction_leaves_nothing(database: 
         assert database.read(notes) == []
     database.write(lambda c: note(c, "alone"))
     assert database.read(notes) == ["alone"]
+
+
+def test_a_count_that_is_looked_at_is_looked_at_before_commit(database: Database) -> None:
+    def work(connection: Connection) -> None:
+        with in_one_go(connection, ends=True):
+            note(connection, "with it")
+            count = RENAME.send(connection, {"old_action": "nobody", "new_action": "x"})
+            check = RENAME.meet(connection, {"old_action": "with it", "new_action": "met"}, lost)
+        check()
+        if count() != 1:
+            raise LookupError("all rolls back")
+
+    with pytest.raises(LookupError, match="all rolls back"):
+        database.write(work)
+    assert database.read(notes) == []
+
+
+def test_more_rows_may_have_to_be_met_than_one_statement_takes(database: Database) -> None:
+    names = [f"n{number}" for number in range(3 * MOST_MET + 1)]
+    database.write(lambda c: note(c, *names))
+
+    def work(connection: Connection, wanted: list[str]) -> None:
+        with in_one_go(connection, ends=True):
+            checks = [
+                RENAME.meet(connection, {"old_action": one, "new_action": f"{one}!"}, lost, row=one)
+                for one in wanted
+            ]
+        for check in checks:
+            check()
+
+    database.write(lambda c: work(c, names))
+    assert database.read(notes) == [f"{one}!" for one in names]
+    with pytest.raises((LeaseLost, DBAPIError)):
+        database.write(lambda c: work(c, [*(f"{one}!" for one in names), "gone"]))
+    assert database.read(notes) == [f"{one}!" for one in names]
+
+
+def test_libpq_without_pipelines_does_the_same(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    monkeypatch.setattr(psycopg.Pipeline, "is_supported", classmethod(lambda _: False))
+
+    def work(connection: Connection, one: str) -> None:
+        with in_one_go(connection, ends=True):
+            note(connection, "behind")
+            check = RENAME.meet(connection, {"old_action": one, "new_action": "new"}, lost)
+        check()
+
+    database.write(lambda c: note(c, "old"))
+    with pytest.raises(LeaseLost):
+        database.write(lambda c: work(c, "gone"))
+    assert database.read(notes) == ["old"]
+    database.write(lambda c: work(c, "old"))
+    assert database.read(notes) == ["new", "behind"]

@@ -154,6 +154,20 @@ def test_c73_is_masked_and_keeps_what_kind_it_was(text, masked):
     assert mask_text(text) == masked
 
 
+@pytest.mark.parametrize(
+    "word", ["can't", "it's {", "5' tall,", "rock 'n' roll's", "don't: ", "('", 'say "hi', 'the 5" disk']
+)
+@pytest.mark.parametrize("secret", ["hunter'}2xyzLONG", "ab12cd',e99f", "tr0ub4dor',3x", "a'"])
+def test_c73_an_apostrophe_before_a_secret_shows_nothing_of_it(word, secret):
+    quote = "'" if '"' in word else '"'
+    told = secret.replace("'", '"') if quote == "'" else secret
+    masked = mask_text(f"{word} password={quote}{told}{quote} now")
+    rest = [part for part in re.split(r"[^A-Za-z0-9]+", told) if len(part) > 1]
+    assert "[secret]" in masked
+    if word != "('":
+        assert not [part for part in rest if part in masked]
+
+
 @pytest.mark.parametrize("text", LOOKS_ALIKE)
 def test_c73_what_looks_alike_stays(text):
     assert mask_text(text) == text
