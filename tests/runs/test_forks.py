@@ -1,6 +1,7 @@
 """A run begins where another one stood (C-92): its own thread, its own ledger, and no write repeated unsaid."""
 
 import asyncio
+import threading
 from functools import partial
 
 import pytest
@@ -16,6 +17,7 @@ from runs.test_supervisor import hand, team
 from adjourn.checkpoints.errors import CheckpointNotFound, NotResumable, UsageError, WouldRepeat
 from adjourn.graph import Limits, Runner, build_serial
 from adjourn.graph.drive import Drive
+from adjourn.graph.forks import Forker
 from adjourn.nodes import ScriptedModel, approve, edit, reject, tool
 from adjourn.nodes.history import is_legal
 from adjourn.nodes.scripted import Fails, call, says
@@ -510,3 +512,19 @@ async def test_c81_c92_specialists_begin_anew_in_a_fork_and_their_writes_are_nam
     last = await runner.resume(run.id, {run.interrupts[0].id: {"city": "Beijing"}})
     assert (last.status, last.answer) == ("finished", "found")
     await team.check_histories()
+
+
+async def test_a_forks_copy_is_made_on_a_thread(house, monkeypatch):
+    runner = house.runner([*PLAN, "again"])
+    run = await runner.start("publish it", thread_id="t")
+    threads = []
+    store = Forker.store
+
+    def watched(self, *told):
+        threads.append(threading.get_ident())
+        return store(self, *told)
+
+    monkeypatch.setattr(Forker, "store", watched)
+    forked = await runner.fork(run.id, message="otherwise", repeat_writes=True)
+    assert forked.status == "finished"
+    assert threads and threading.get_ident() not in threads

@@ -117,12 +117,12 @@ class Line:
         if self._waiting and not self._done_here(self._waiting.popleft(), self._back):
             self.finish()  # the loop is closed
 
-    def _done_here(self, first: Waiting, *and_then: Callable[[], None]) -> bool:
+    def _done_here(self, first: Waiting, and_then: Callable[[], None] = lambda: None) -> bool:
         """On another thread than the loop's. False: the loop is closed, and nobody waits any more."""
         result, raised = first.context.run(outcome, first.work)
         try:
             self.loop.call_soon_threadsafe(
-                _tell_all, [first.told, first.then], result, raised, *and_then, context=first.context
+                _tell_all, [first.told, first.then], result, raised, and_then, context=first.context
             )
         except RuntimeError:
             return False
@@ -156,13 +156,12 @@ class Line:
 
 
 def _tell_all(
-    waiting: list[Any], result: Any, raised: BaseException | None, *and_then: Callable[[], None]
+    waiting: list[Any], result: Any, raised: BaseException | None, and_then: Callable[[], None]
 ) -> None:
     try:
         tell(waiting, result, raised)
     finally:
-        for one in and_then:
-            one()
+        and_then()
 
 
 def on_thread(
