@@ -77,8 +77,8 @@ async def test_c65_a_slow_listener_loses_deltas_and_no_stored_event(house, monke
     heard, ended = [], asyncio.Event()
     drive = runner._drive
 
-    async def driven(*given):
-        run = await drive(*given)
+    async def driven(*given, **told):
+        run = await drive(*given, **told)
         ended.set()
         return run
 
