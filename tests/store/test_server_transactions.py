@@ -52,7 +52,10 @@ async def look(n: int) -> int:
     return n
 
 
-async def test_a_superstep_is_one_statement_on_postgresql(postgres: Database, sent: list[str]) -> None:
+async def test_a_superstep_is_one_statement_on_postgresql(
+    postgres: Database, sent: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adjourn.graph.cancelling.POLL_S", 60.0)  # a small read, every now and then
     turns = [says("", call("look", {"n": n}, id=f"c{n}")) for n in range(6)]
     model = ScriptedModel(turns=[*turns, "done"], by_history=True)
     with Runner(build_react(model, [look]), postgres) as runner:

@@ -15,11 +15,18 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
-from adjourn.checkpoints.database import AT_ONCE, SLOW_S, Database
+from adjourn.checkpoints import database as database_module
+from adjourn.checkpoints.database import AT_ONCE, Database
 from adjourn.checkpoints.errors import StoreError
 from adjourn.checkpoints.saver import SQLAlchemySaver
 
 HERE = threading.get_ident
+
+
+@pytest.fixture(autouse=True)
+def calm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No transaction counts as slow, whatever the machine does besides."""
+    monkeypatch.setattr("adjourn.checkpoints.database.SLOW_S", 60.0)
 
 
 @pytest.fixture
@@ -319,9 +326,14 @@ def test_an_interrupt_in_a_write_that_waited_in_line_does_not_stop_the_line(
     assert noted(database) == [0, 1, 2, 4]
 
 
-async def test_large_writes_are_the_threads_after_the_first(database: Database) -> None:
+async def test_large_writes_are_the_threads_after_the_first(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_s = 0.1
+    monkeypatch.setattr("adjourn.checkpoints.database.SLOW_S", slow_s)
+
     def large(_: object) -> int:
-        end = time.perf_counter() + 2 * SLOW_S
+        end = time.perf_counter() + 2 * slow_s
         while time.perf_counter() < end:
             pass
         return HERE()
@@ -332,21 +344,32 @@ async def test_large_writes_are_the_threads_after_the_first(database: Database) 
     assert await short(database, 2) == HERE()  # and then it is
 
 
-async def test_what_rides_on_a_put_rides_on_when_another_process_writes(tmp_path: Path) -> None:
+async def test_what_rides_on_a_put_rides_on_when_another_process_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adjourn.checkpoints.riding.PATIENCE_S", 20.0)
+    begun = []
+    begin = database_module._begin_immediate
+
+    def counted(driver: Any, *, waits: bool) -> None:
+        begin(driver, waits=waits)
+        begun.append(waits)
+
     saver = SQLAlchemySaver(f"sqlite:///{tmp_path / 'short.db'}")
-    other = sqlite3.connect(tmp_path / "short.db", isolation_level=None, check_same_thread=False)
     config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
     config = await saver.aput(config, empty_checkpoint(), {}, {})
+    monkeypatch.setattr(database_module, "_begin_immediate", counted)
+    other = sqlite3.connect(tmp_path / "short.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     riding = asyncio.create_task(saver.aput_writes(config, [("a", 1)], "task", "path"))
     await until(lambda: bool(saver._memories.of("t").riders._waiting))
     putting = asyncio.ensure_future(saver.aput(config, empty_checkpoint(), {}, {}))
-    await asyncio.sleep(0)
-    rider = saver._memories.of("t").riders
-    await until(lambda: not rider._waiting or riding.done())
-    assert not riding.done()  # the thread has taken it along
-    other.execute("ROLLBACK")
-    await asyncio.gather(riding, putting)
+    async with ticking() as ticks:
+        await until(lambda: len(ticks) > 20)
+        assert not riding.done() and not putting.done()
+        other.execute("ROLLBACK")
+        await asyncio.gather(riding, putting)
+    assert begun == [True]  # one transaction, on the thread, for both
     other.close()
     saver.close()
 
