@@ -680,7 +680,7 @@ async def test_c21_a_call_that_was_abandoned_does_not_hold_up_its_family_for_eve
     ]
     with Runner(build_supervisor(boss, specialists), f"sqlite:///{team.folder}/g.db") as runner:
         run = await asyncio.wait_for(runner.start("go"), 10)
-        (_, below) = await runner.database.aread(lambda c: family.children(c, run.id))
+        (_, below) = await runner.database.aread(lambda c: family.children(c, run.id)())
         calls = (await runner.get(below)).calls
     go.set()
     assert (run.status, run.answer) == ("finished", "done")

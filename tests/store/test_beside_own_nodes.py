@@ -9,7 +9,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import END, START, StateGraph
 from store.stored_runs import run_row
 
-from adjourn.checkpoints import journal
+from adjourn.checkpoints import journal, run_rows
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import LeaseLost
 from adjourn.checkpoints.events import StepStarted
@@ -61,7 +61,7 @@ def _route(node):
 async def counted(runner, run):
     """Tokens by the run's row, tokens by its steps, and the words of its events with how often each was told."""
     row = await runner.database.aread(lambda c: journal.read_run(c, run.id))
-    steps = await runner.database.aread(lambda c: journal.read_steps(c, run.id))
+    steps = await runner.database.aread(lambda c: run_rows.steps(c, run.id)())
     events = await runner.database.aread(lambda c: journal.read_events(c, run.id))
     assert [one.number for one in events] == list(range(1, len(events) + 1))
     words = [one.word for one in events]

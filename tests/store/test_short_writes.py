@@ -58,6 +58,20 @@ def noted(database: Database) -> list[int]:
     return database.read(lambda connection: list(connection.exec_driver_sql(query).scalars()))
 
 
+def somebody_writes(database: Database) -> tuple[threading.Thread, threading.Event]:
+    """A thread in a writing transaction, which ends when the event is set."""
+    free, holds = threading.Event(), threading.Event()
+
+    def hold(_: object) -> None:
+        holds.set()
+        assert free.wait(20)
+
+    holder = threading.Thread(target=database.write, args=(hold,))
+    holder.start()
+    assert holds.wait(20)
+    return holder, free
+
+
 @asynccontextmanager
 async def ticking() -> AsyncIterator[list[int]]:
     """A loop that shows that it goes on."""
@@ -101,15 +115,7 @@ async def test_a_synced_write_is_a_threads(database: Database) -> None:
 async def test_a_writer_in_this_process_stops_no_loop_and_the_line_keeps_its_order(
     database: Database,
 ) -> None:
-    free, holds = threading.Event(), threading.Event()
-
-    def hold(_: object) -> None:
-        holds.set()
-        assert free.wait(20)
-
-    holder = threading.Thread(target=database.write, args=(hold,))
-    holder.start()
-    assert holds.wait(20)
+    holder, free = somebody_writes(database)
     waiting = [short(database, number) for number in range(5)]
     async with ticking() as ticks:
         await until(lambda: len(ticks) > 20)
@@ -249,15 +255,7 @@ async def test_a_closed_database_keeps_nobody_in_line(database: Database) -> Non
 async def test_what_waits_in_line_is_stored_when_the_database_is_closed(
     database: Database, tmp_path: Path
 ) -> None:
-    free, holds = threading.Event(), threading.Event()
-
-    def hold(_: object) -> None:
-        holds.set()
-        assert free.wait(20)
-
-    holder = threading.Thread(target=database.write, args=(hold,))
-    holder.start()
-    assert holds.wait(20)
+    holder, free = somebody_writes(database)
     waiting = [short(database, number) for number in range(5)]
     closing = threading.Thread(target=database.close)
     closing.start()

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 from store.stored_runs import run_row
 
-from adjourn.checkpoints import family, journal
+from adjourn.checkpoints import family, journal, run_rows
 from adjourn.checkpoints.database import Database, now
 from adjourn.checkpoints.records import RunRow, StepRow
 
@@ -44,7 +44,7 @@ def test_c53_steps_add_up_on_the_run_and_the_last_word_counts_no_step(database: 
     row = database.read(lambda c: journal.read_run(c, "boss"))
     assert (row.steps, row.input_tokens, row.output_tokens) == (1, 200, 20)
     assert row.cost == pytest.approx(0.75)
-    first, second = database.read(lambda c: journal.read_steps(c, "boss"))
+    first, second = database.read(lambda c: run_rows.steps(c, "boss")())
     assert (first.cached_tokens, first.reasoning_tokens, first.cost) == (40, 5, 0.25)
     assert (second.cached_tokens, second.reasoning_tokens) == (None, None)
 

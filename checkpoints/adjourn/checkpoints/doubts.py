@@ -9,17 +9,12 @@ from adjourn.checkpoints.lifecycle import CallState, Effect
 from adjourn.checkpoints.run_schema import calls, runs
 
 
-def doubtful_digests(connection: Connection, thread_id: str) -> set[str]:
+def doubtful_digests(connection: Connection, thread_id: str) -> Asked[set[str]]:
     """The digests of the writes on a thread whose outcome is unknown, and that did not succeed since.
 
     What is unknown on the thread that it was forked from is unknown here as well: the world is the same. So it is with
-    those of the runs that worked for runs on it.
+    those of the runs that worked for runs on it. Older threads are looked at when the answer is called for.
     """
-    return ask_doubtful(connection, thread_id)()
-
-
-def ask_doubtful(connection: Connection, thread_id: str) -> Asked[set[str]]:
-    """`doubtful_digests`, asked together with others; older threads are looked at when it is called for."""
     asked = _ask(connection, thread_id)
 
     def doubtful() -> set[str]:

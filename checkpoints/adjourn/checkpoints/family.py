@@ -46,13 +46,8 @@ _spent_below = Statement(
 )
 
 
-def children(connection: Connection, run_id: str) -> list[str]:
+def children(connection: Connection, run_id: str) -> Asked[list[str]]:
     """The runs that work for a run itself, oldest first."""
-    return ask_children(connection, run_id)()
-
-
-def ask_children(connection: Connection, run_id: str) -> Asked[list[str]]:
-    """`children`, asked together with others."""
     asked = _children.ask(connection, {"id_": run_id})
     return lambda: [row["id"] for row in asked()]
 

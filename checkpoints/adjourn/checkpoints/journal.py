@@ -40,7 +40,6 @@ from adjourn.checkpoints.lifecycle import (
     sources,
 )
 from adjourn.checkpoints.records import (
-    AuditRow,
     CallRow,
     Interrupt,
     RunRow,
@@ -302,7 +301,7 @@ def insert_events(connection: Connection, run_id: str, numbered: Sequence[Event]
     """Store events that have their numbers.
 
     Two of one key are refused by the database (`sqlalchemy.exc.IntegrityError`): a caller that may tell a fact again
-    asks `told_keys` first.
+    asks `run_rows.keys` first.
     """
     at = now()
     _insert_event.change_many(connection, [_event_values(run_id, fact, at) for fact in numbered])
@@ -317,11 +316,6 @@ def append_events(
     numbered = move_on(connection, run_id, facts, fence=fence)
     insert_events(connection, run_id, numbered)
     return numbered
-
-
-def told_keys(connection: Connection, run_id: str) -> set[str]:
-    """The keys of the events that a run has stored."""
-    return run_rows.keys(connection, run_id)()
 
 
 def _event_values(run_id: str, fact: Event, at: str) -> dict[str, Any]:
@@ -387,35 +381,11 @@ def end_run(
     stop_reason: StopReason | None = None,
     answer: str | None = None,
     error: dict[str, Any] | None = None,
-) -> None:
+) -> Check:
     """Leave a run: it waits, has finished, was cancelled, or failed. The lease is given back.
 
-    Raises `LeaseLost` when the fence is stale: nothing is changed.
+    The check raises `LeaseLost` when the fence is stale: nothing is to be changed then.
     """
-    send_end(
-        connection,
-        run_id,
-        fence,
-        event,
-        active_ms=active_ms,
-        stop_reason=stop_reason,
-        answer=answer,
-        error=error,
-    )()
-
-
-def send_end(
-    connection: Connection,
-    run_id: str,
-    fence: int,
-    event: RunEvent,
-    *,
-    active_ms: int,
-    stop_reason: StopReason | None = None,
-    answer: str | None = None,
-    error: dict[str, Any] | None = None,
-) -> Check:
-    """`end_run`, but for the check of the fence."""
     at = now()
     status = RUN_MOVES[RunStatus.RUNNING][event]
     ended = status in (RunStatus.FINISHED, RunStatus.CANCELLED)
@@ -612,19 +582,9 @@ _begun_in_vain = Statement(
 )
 
 
-def read_steps(connection: Connection, run_id: str) -> list[StepRow]:
-    """The steps of a run, in order."""
-    return run_rows.steps(connection, run_id)()
-
-
 def read_calls(connection: Connection, run_id: str, *, step: int | None = None) -> list[CallRow]:
     """The calls of a run (or of one step of it), in request order."""
     return run_rows.calls(connection, run_id, step=step)()
-
-
-def read_audit(connection: Connection, run_id: str) -> list[AuditRow]:
-    """Who did what to a run, in order."""
-    return run_rows.audit(connection, run_id)()
 
 
 def read_interrupts(

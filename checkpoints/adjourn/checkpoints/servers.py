@@ -29,6 +29,7 @@ _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "maria
 
 
 def parsed_url(url: str) -> sa.URL:
+    """The URL with the driver that we bring. Raises `StoreError` for what is none."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
@@ -39,6 +40,7 @@ def parsed_url(url: str) -> sa.URL:
 
 
 def missing_driver(url: sa.URL) -> str:
+    """What to do where the driver of a database is not installed."""
     package, extra = _EXTRAS.get(url.get_backend_name(), ("", ""))
     if extra:
         return f"{url.drivername} needs {package}, which is not installed: pip install 'adjourn[{extra}]'"
@@ -57,6 +59,7 @@ def _prepared(url: sa.URL) -> tuple[sa.URL, dict[str, Any]]:
 
 
 def server_engine(url: sa.URL) -> Engine:
+    """The engine of a server. On PostgreSQL its transactions begin with a BEGIN of ours: see `transaction`."""
     url, told = _prepared(url)
     # MySQL's default, REPEATABLE READ, would show a writer that waited for a row what was there before it waited
     engine = sa.create_engine(
@@ -76,7 +79,8 @@ def server_engine(url: sa.URL) -> Engine:
 
 
 def _on_connect(connection: Any, _record: Any) -> None:
-    """Let PostgreSQL end the transaction of a process that froze in it, which holds the rows of its run."""
+    """Let PostgreSQL end the transaction of a process that froze in it, which holds the rows of its run; and let a statement
+    that is a transaction by itself see what was committed before it."""
     connection.execute(
         f"SET idle_in_transaction_session_timeout = {FROZEN_MS}; "
         "SET default_transaction_isolation = 'read committed'"

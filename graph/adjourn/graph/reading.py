@@ -14,7 +14,7 @@ def read_run(connection: Connection, run_id: str) -> Run:
         run = run_rows.run(connection, run_id)
         steps, calls = run_rows.steps(connection, run_id), run_rows.calls(connection, run_id)
         interrupts, audit = run_rows.interrupts(connection, run_id), run_rows.audit(connection, run_id)
-        flow, children = flow_rows.ask(connection, run_id), family.ask_children(connection, run_id)
+        flow, children = flow_rows.ask(connection, run_id), family.children(connection, run_id)
     below = [read_run(connection, one) for one in children()]
     return Run(run(), steps(), calls(), interrupts(), audit(), flow(), below)
 

@@ -58,7 +58,7 @@ class Before:
             thread = journal.read_run(connection, family.top(connection, run.id)).thread_id
         with in_one_go(connection):
             now, calls = run_rows.run(connection, run.id), run_rows.calls(connection, run.id)
-            told, doubtful = run_rows.keys(connection, run.id), doubts.ask_doubtful(connection, thread)
+            told, doubtful = run_rows.keys(connection, run.id), doubts.doubtful_digests(connection, thread)
         known = {(one.step, one.call_id): one for one in calls()}
         return cls(known, told(), doubtful(), now().last_event)
 
@@ -373,7 +373,7 @@ class RunLog:
                 if langgraph_id is not None:
                     journal.note_langgraph_id(connection, self.run.id, langgraph_id)
                 journal.insert_interrupts(connection, questions)
-                check = journal.send_end(
+                check = journal.end_run(
                     connection,
                     self.run.id,
                     self.fence,

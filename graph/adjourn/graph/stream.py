@@ -202,18 +202,14 @@ async def follow_live(
                 has_ear = True
                 listening.enter_context(ear.open())
             quiet = False
-            while (
-                not quiet
-            ):  # as long as what comes next is heard, or was read before, the database is not asked
+            while not quiet:  # while what comes next, or came before, is heard, the database is not asked
                 if not heard:
                     await box.wait(pause_s)
                     heard.extend(box.take())
                 quiet = True
                 while heard and (place := _place(heard[0], after)) <= 0:
                     event = heard.popleft().event
-                    if (
-                        place < 0
-                    ):  # read from the database before it was heard; an old owner's delta says nothing
+                    if place < 0:  # it was read before it was heard; an old owner's delta says nothing
                         quiet = quiet and event.number is None
                         continue
                     quiet = False

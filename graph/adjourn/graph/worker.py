@@ -214,5 +214,5 @@ def give_up(connection: Connection, *, run_id: str, owner: str) -> None:
     )
     journal.append_events(connection, run_id, [told], fence=fence)
     kept = {"class": "OwnersDied", "message": message, "at": now()}
-    journal.end_run(connection, run_id, fence, RunEvent.FAIL, active_ms=run.active_ms, error=kept)
+    journal.end_run(connection, run_id, fence, RunEvent.FAIL, active_ms=run.active_ms, error=kept)()
     log.error("run %s was given up: %s", run_id, message)
