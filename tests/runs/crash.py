@@ -1,11 +1,15 @@
 """One run in processes of their own, which are really killed and paused, and what it did to the world."""
 
 import json
+import os
+import signal
+import sqlite3
 import time
 from pathlib import Path
 from typing import Any
 
 from runs import crash_app
+from sqlalchemy import make_url
 from store.processes import PROCESSES
 
 RUN = "run_crash"
@@ -55,6 +59,24 @@ class Crash:
         process.kill()
         process.join()
         self.effects.with_suffix(f".hold-{name}").unlink()
+
+    def freeze(self, process: Any) -> None:
+        """Stop the process where it holds no lock of the file: whoever comes next would wait for it in vain."""
+        os.kill(process.pid, signal.SIGSTOP)
+        while self._is_locked():
+            os.kill(process.pid, signal.SIGCONT)
+            time.sleep(0.01)
+            os.kill(process.pid, signal.SIGSTOP)
+
+    def _is_locked(self) -> bool:
+        file = sqlite3.connect(str(make_url(self.url).database), timeout=0, isolation_level=None)
+        try:
+            file.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+        finally:
+            file.close()
+        return False
 
     def did(self) -> list[str]:
         """The real executions, in order."""

@@ -47,7 +47,7 @@ def everything(url: str) -> dict[str, list[Any]]:
 def pause(one: Crash, process: Any, name: str) -> None:
     """Stop the process where it is, and let whoever comes after it pass."""
     one.wait_in(process, name)
-    os.kill(process.pid, signal.SIGSTOP)
+    one.freeze(process)
     one.effects.with_suffix(f".hold-{name}").unlink(missing_ok=True)
     one.wait_for_lease()
 

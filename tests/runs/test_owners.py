@@ -97,7 +97,7 @@ def test_c90_a_paused_owner_cannot_write_after_its_lease(crash):
     one.hold("look")
     process = one.start("start", RUN)
     one.wait_in(process, "look")
-    os.kill(process.pid, signal.SIGSTOP)
+    one.freeze(process)
     one.effects.with_suffix(".hold-look").unlink()
     one.wait_for_lease()
     assert one.finish("recover", RUN)["status"] == "finished"

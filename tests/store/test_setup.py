@@ -16,7 +16,7 @@ from adjourn.checkpoints import setup
 from adjourn.checkpoints.database import Database, format_time, now
 from adjourn.checkpoints.errors import SchemaVersionError, StoreError
 from adjourn.checkpoints.saver import SQLAlchemySaver
-from adjourn.checkpoints.schema import metadata
+from adjourn.checkpoints.schema import metadata, schema_version
 from adjourn.checkpoints.setup import VERSION
 from adjourn.checkpoints.views import view_names
 
@@ -36,6 +36,21 @@ def test_the_database_has_every_table_and_view(database: Database) -> None:
         )
     )
     assert names == (set(metadata.tables), set(view_names()))
+
+
+def test_whoever_only_reads_opens_a_file_that_another_program_writes(
+    file_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Database(file_url).setup()
+    monkeypatch.setattr("adjourn.checkpoints.database.BUSY_TIMEOUT_MS", 100)
+    writer = sqlite3.connect(str(sa.make_url(file_url).database), isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")  # and holds it
+    reader = Database(file_url)
+    assert reader.read(lambda connection: connection.execute(sa.select(schema_version.c.id)).scalar()) == 1
+    with pytest.raises(StoreError, match="another program"):
+        reader.write(lambda connection: connection.execute(schema_version.delete()))
+    reader.close()
+    writer.close()
 
 
 def test_a_newer_database_is_refused_and_not_touched(file_url: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import gc
 import os
 import signal
 import sqlite3
@@ -423,7 +424,9 @@ async def test_one_that_comes_while_the_line_goes_on_is_no_threads(database: Dat
     assert noted(database) == list(range(6))
 
 
-def test_an_interrupt_from_the_keyboard_ends_the_loop(database: Database) -> None:
+def test_an_interrupt_from_the_keyboard_ends_the_loop(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
     def interrupted(connection: Any) -> None:
         connection.exec_driver_sql("INSERT INTO noted VALUES (1)")
         raise KeyboardInterrupt
@@ -435,6 +438,8 @@ def test_an_interrupt_from_the_keyboard_ends_the_loop(database: Database) -> Non
         asyncio.run(drive())
     assert noted(database) == []
     assert database.write(lambda _: 7) == 7
+    gc.collect()
+    assert caplog.records == []  # nor is it told once more, of a future that nobody looked at
 
 
 async def test_what_may_take_long_is_a_threads(database: Database) -> None:

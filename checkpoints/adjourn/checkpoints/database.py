@@ -137,8 +137,12 @@ class Database:
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in one transaction that sees one moment of the database."""
         self.setup()
+        return self.read_unprepared(work)
+
+    def read_unprepared(self, work: Callable[[Connection], T]) -> T:
+        """`read`, for the setup itself: nothing is created before."""
         if self.in_memory:  # one connection for all: readers queue as well
-            return self.write(work)
+            return self.write_unprepared(work)
         if self.is_sqlite:
             return self._read_file(work)
         with transaction(self.engine, "REPEATABLE READ") as connection:

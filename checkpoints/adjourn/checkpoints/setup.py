@@ -30,8 +30,8 @@ def prepare(database: Database) -> int | None:
     Raises `SchemaVersionError` when the database is newer than this program; then nothing was touched.
     Raises `StoreError` when the database holds tables of these names that are not Adjourn's.
     """
-    # Most openings find everything done, and need no lock.
-    found = database.write_unprepared(_version)
+    # Most openings find everything done, and wait for nobody who writes.
+    found = database.read_unprepared(_version)
     if found == _known():
         return found
     if found is not None and found > _known():

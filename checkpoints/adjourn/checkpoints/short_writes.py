@@ -100,6 +100,8 @@ class Line:
         except Exception as error:  # of `then`: not of who only wants to write
             self.loop.call_exception_handler({"message": "told of a write, and failed", "exception": error})
         if isinstance(raised, KeyboardInterrupt | SystemExit):  # meant for the loop as well
+            if not told.cancelled():
+                told.exception()  # it is not lost: the loop ends with it
             raise raised
         return True
 
