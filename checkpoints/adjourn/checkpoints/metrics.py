@@ -153,24 +153,29 @@ def _of_runs(run_id: ColumnElement[str], scope: Scope) -> list[ColumnElement[boo
 # -- figures
 
 
-def _count_if(test: ColumnElement[bool]) -> ColumnElement[int]:
-    return func.coalesce(func.sum(case((test, 1), else_=0)), 0)
-
-
 def _runs(connection: Connection, scope: Scope) -> tuple[RunFigures, dict[str, int]]:
-    """The figures, and the reasons why runs stopped, most of them first: both of one scan."""
+    """The figures, and the reasons why runs stopped, most of them first. Grouped apart: an index has the statuses in order,
+    and only runs with a reason have to be sorted."""
     sums = [
         func.coalesce(func.sum(one), 0)
         for one in (runs.c.steps, runs.c.active_ms, runs.c.input_tokens, runs.c.output_tokens, runs.c.cost)
     ]
-    query = select(runs.c.status, runs.c.stop_reason, func.count(), *sums).where(*_in_scope(scope))
-    rows: Sequence[Any] = connection.execute(query.group_by(runs.c.status, runs.c.stop_reason)).all()
+    by_status = select(runs.c.status, func.count(), func.count(runs.c.stop_reason), *sums)
+    rows: Sequence[Any] = connection.execute(by_status.where(*_in_scope(scope)).group_by(runs.c.status)).all()
+    by_reason = select(runs.c.stop_reason, func.count()).where(
+        runs.c.stop_reason.is_not(None), *_in_scope(scope)
+    )
+    reasons = {
+        reason: int(count)
+        for reason, count in connection.execute(by_reason.group_by(runs.c.stop_reason))
+        if reason is not None
+    }
+    for status, count, with_reason, *_ in rows:
+        if count > with_reason:
+            shown = "ask_user" if status == RunStatus.INTERRUPTED else status
+            reasons[shown] = reasons.get(shown, 0) + int(count - with_reason)
     ended = [row for row in rows if row[0] in ENDED]
-    count = sum(int(row[2]) for row in ended)
-    reasons: dict[str, int] = {}
-    for status, reason, times, *_ in rows:
-        shown = reason or ("ask_user" if status == RunStatus.INTERRUPTED else status)
-        reasons[shown] = reasons.get(shown, 0) + int(times)
+    count = sum(int(row[1]) for row in ended)
     figures = RunFigures(
         runs=sum(reasons.values()),
         ended=count,
@@ -184,22 +189,26 @@ def _runs(connection: Connection, scope: Scope) -> tuple[RunFigures, dict[str, i
 
 
 def _questions(connection: Connection, scope: Scope) -> QuestionFigures:
-    answered = interrupts.c.state == InterruptState.ANSWERED.value
-    query = (
-        select(
-            func.count(),
-            _count_if(interrupts.c.state == InterruptState.OPEN.value),
-            _count_if(answered),
-            _count_if(answered & (runs.c.stop_reason == StopReason.ANSWERED.value)),
-        )
+    """Counted by state from an index alone; only what was answered is looked up in its run."""
+    tests = [] if scope.tool is None else [interrupts.c.tool == scope.tool]
+    by_state = (
+        select(interrupts.c.state, func.count())
+        .where(*tests, *_of_runs(interrupts.c.run_id, scope))
+        .group_by(interrupts.c.state)
+    )
+    states = {state: int(count) for state, count in connection.execute(by_state)}
+    asked, given = sum(states.values()), states.get(InterruptState.ANSWERED, 0)
+    carried_to_the_end = (
+        select(func.count())
         .select_from(interrupts)
         .join(runs, runs.c.id == interrupts.c.run_id)
-        .where(*_in_scope(scope))
+        .where(*tests, *_in_scope(scope))
+        .where(interrupts.c.state == InterruptState.ANSWERED.value)
+        .where(runs.c.stop_reason == StopReason.ANSWERED.value)
     )
-    if scope.tool is not None:
-        query = query.where(interrupts.c.tool == scope.tool)
-    asked, still_open, given, carried = (int(value) for value in connection.execute(query).one())
-    return QuestionFigures(asked, still_open, given, carried, _share(given, asked), _share(carried, asked))
+    carried = int(connection.execute(carried_to_the_end).scalar_one()) if given else 0
+    shares = _share(given, asked), _share(carried, asked)
+    return QuestionFigures(asked, states.get(InterruptState.OPEN, 0), given, carried, *shares)
 
 
 def _tools(connection: Connection, scope: Scope) -> list[ToolFigures]:

@@ -11,7 +11,6 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import StoreError, UsageError
 from adjourn.graph.cli.screen import short
-from adjourn.graph.expiring import sweep
 
 T = TypeVar("T")
 
@@ -40,6 +39,8 @@ def read(url: str, work: Callable[[Connection], T]) -> T:
 
 def read_current(url: str, work: Callable[[Connection], T]) -> T:
     """The same, after the questions whose time has passed were closed."""
+    from adjourn.graph.expiring import sweep  # and with it all that knows rows, which not every command needs
+
     with opened(url) as database:
         sweep(database)
         return database.read(work)
