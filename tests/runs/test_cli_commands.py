@@ -378,8 +378,13 @@ def test_a_run_of_another_graph_is_refused(adjourn: Adjourn) -> None:
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("nonsense", "no usable database URL"),
-        ("oracle9://x", "no usable database URL"),
+        ("nonsense", "not a database URL"),
+        (
+            "postgresql://li:secret@host:port/name",
+            "'postgresql://li:***@host:port/name' is not a database URL",
+        ),
+        ("oracle9://x", "no driver for 'oracle9' databases; use sqlite, postgresql or mysql"),
+        ("postgresql+psycopg2://host/name", "needs psycopg, which is not installed: pip install"),
         ("sqlite:///missing.db", "there is no database missing.db"),
         ("sqlite:///app.py", "app.py"),
     ],
@@ -389,6 +394,53 @@ def test_a_bad_store_is_one_line(adjourn: Adjourn, url: str, said: str) -> None:
     assert printed.status in (2, 4)
     assert said in printed.err
     assert printed.err.count("\n") == 1
+
+
+def test_an_error_as_json_holds_what_is_the_errors_own(adjourn: Adjourn) -> None:
+    waiting(adjourn)
+    told = json.loads(adjourn("events", "nope", "--json").err)
+    assert told == {
+        "error": "RunNotFound",
+        "run_id": "nope",
+        "message": told["message"],
+        "exit_status": told["exit_status"],
+    }
+
+
+def test_what_the_parser_refuses_names_the_commands_own_help(adjourn: Adjourn) -> None:
+    assert "(see adjourn resume --help)" in adjourn("resume").err
+    assert "(see adjourn --help)" in adjourn("resum").err
+
+
+def test_a_printed_command_has_a_place_for_the_app_that_show_does_not_know(
+    adjourn: Adjourn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, _ = waiting(adjourn)
+    monkeypatch.delenv("ADJOURN_APP")
+    assert adjourn("show", run).out.splitlines()[-1].endswith("--by YOU --app FILE.py:NAME")
+
+
+def test_a_run_that_waits_for_a_worker_is_told_as_one(adjourn: Adjourn, tmp_path: Path) -> None:
+    run, question = waiting(adjourn)
+    with closing(sqlite3.connect(tmp_path / "adjourn.db")) as connection, connection:
+        connection.execute("UPDATE runs SET status = 'running'")
+    assert "running (queued)" in adjourn("runs").out
+    assert "has waited for a worker since" in adjourn("show", run).out
+    busy = adjourn("resume", run, "--set", f"{question}.environment=prod")
+    assert (busy.status, "waits for a worker" in busy.err) == (5, True)
+    assert adjourn("recover", run).status == 3
+
+
+def test_recover_says_what_a_process_that_was_killed_just_now_still_holds(
+    adjourn: Adjourn, tmp_path: Path
+) -> None:
+    run, _ = waiting(adjourn)
+    with closing(sqlite3.connect(tmp_path / "adjourn.db")) as connection, connection:
+        held = "status = 'running', lease_owner = 'vm:9', lease_until = '2999-01-01T00:00:00.000000Z'"
+        connection.execute(f"UPDATE runs SET {held}")
+    printed = adjourn("recover")
+    assert printed.out.startswith("nothing to recover")
+    assert f"run {run} is held by vm:9 until 2999-01-01" in printed.out
 
 
 def test_looking_makes_no_file(adjourn: Adjourn, tmp_path: Path) -> None:

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from runs.flow_app import CREATE, FIND, NO_TURN, QUOTA, TURNS, World, build, open_database, signed
 
+from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import NotAllowed, UsageError
 from adjourn.graph import Limits, Runner, build_serial
 from adjourn.graph.cli.settings import Settings
 from adjourn.graph.cli.story import show_run
 from adjourn.graph.drawing import drawing_of
 from adjourn.graph.react import nodes_of
+from adjourn.graph.why import why
 from adjourn.nodes import (
     BranchStep,
     FunctionStep,
@@ -189,6 +191,7 @@ async def test_c79_a_no_ends_the_flow_and_nothing_behind_it_runs(flow):
     assert (over.status, over.stop_reason) == ("finished", "too_many_fails")
     assert states(over)[2:] == [("sign", "failed"), ("create", "pending"), ("verify", "pending")]
     assert "too dear" in over.answer
+    assert "stopped at the step “sign”" in why(over, "en", now()) and "too dear" in why(over, "en", now())
     assert flow.world.done() == ["find", "quota"]
 
 

@@ -390,7 +390,6 @@ def _nothing_beside_a_write(world: World) -> None:
 @pytest.mark.timeout(180 + 5 * EXAMPLES)
 @settings(
     max_examples=EXAMPLES,
-    deadline=None,
     derandomize="ADJOURN_RUN_EXAMPLES" not in os.environ,
     suppress_health_check=list(HealthCheck),
 )

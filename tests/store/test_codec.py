@@ -94,14 +94,14 @@ def same(one: Any, other: Any) -> bool:
 
 
 @given(trees)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_value_comes_back_as_it_was(value: Any) -> None:
     codec = Codec()
     assert same(codec.decode(codec.encode(value)), value)
 
 
 @given(trees)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_value_survives_the_database(value: Any) -> None:
     with SQLAlchemySaver("sqlite://") as saver:
         where = put(saver, config(), {"a": value, "b": [value] * 3})
@@ -116,7 +116,7 @@ def test_any_value_survives_the_database(value: Any) -> None:
     st.none() | anything_textual,
     st.dictionaries(anything_textual, trees, max_size=3),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_message_comes_back_as_it_was(kind: Any, content: Any, name: Any, more: dict[str, Any]) -> None:
     message = kind.model_construct(
         content=content, name=name, id=name, additional_kwargs=more, response_metadata={}

@@ -1,5 +1,6 @@
 """Settings, printed commands, texts and ages: the pure parts of the command line."""
 
+import re
 import string
 import sys
 from datetime import UTC, datetime, timedelta
@@ -7,11 +8,13 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from adjourn.checkpoints.database import format_time
 from adjourn.checkpoints.errors import UsageError
 from adjourn.graph.cli import options
 from adjourn.graph.cli.listing import age_of
+from adjourn.graph.cli.prompts import Typed
 from adjourn.graph.cli.screen import Screen, clean, short
 from adjourn.graph.cli.settings import Settings, language_of, program, settings_of
 from adjourn.graph.cli.texts import LANGUAGES, TEXTS, text
@@ -47,7 +50,7 @@ def test_the_language_is_asked_for_or_the_locales(
 
 
 def test_a_language_that_is_not_bundled_is_refused() -> None:
-    with pytest.raises(UsageError, match="--lang is en or zh, not 'fr'"):
+    with pytest.raises(UsageError, match=r"--lang \(or ADJOURN_LANG\) is en or zh, not 'fr'"):
         language_of("fr", {})
 
 
@@ -130,3 +133,56 @@ def test_columns_align_by_the_width_of_chinese_characters() -> None:
     pipe = StringIO()
     Screen(Settings(), pipe).table(("A", "B"), [("支付", "x"), ("ab", "y")])
     assert pipe.getvalue() == "A     B\n支付  x\nab    y\n"
+
+
+def test_without_cursor_keys_the_beginning_of_a_choice_is_enough() -> None:
+    typed = iter(["r", "ed", "e"])
+    titles = ["approve: run it", "edit: run it with other arguments", "reject", "redo"]
+    asks = Typed(Screen(Settings(), StringIO()), lambda _: next(typed))
+    assert asks.choose("action", titles) == 1  # `r` may be two
+
+
+RUN_IDS = ("run_1m8px6y5mgx1aaaa", "run_1m8px6y5mgx1aaab")
+HEAD = ("RUN", "STATUS", "STEPS", "BY", "THREAD", "INPUT")
+ROWS = [
+    (
+        one,
+        "interrupted (ask_user)",
+        "12",
+        "wang",
+        "conversation-2026-11-30",
+        "支付服务 [bold]restart[/] :smile: the payments",
+    )
+    for one in RUN_IDS
+]
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (140, HEAD),
+        (100, ("RUN", "STATUS", "STEPS", "BY", "INPUT")),
+        (72, ("RUN", "STATUS", "STEPS", "INPUT")),
+    ],
+)
+def test_a_table_on_a_narrow_terminal_leaves_columns_out_and_cuts_only_the_last(
+    monkeypatch: pytest.MonkeyPatch, columns: int, shown: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    stream = Terminal()
+    Screen(Settings(), stream).table(HEAD, ROWS, spare=(4, 3))
+    head, *lines = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue()).splitlines()
+    assert tuple(head.split()) == shown
+    assert all(cell_len(line) <= columns for line in lines)
+    for line, row in zip(lines, ROWS, strict=True):
+        kept = [cell for name, cell in zip(HEAD[:-1], row, strict=False) if name in shown]
+        assert re.split(r"  +", line)[: len(kept)] == kept
+
+
+def test_a_table_on_a_terminal_that_is_too_narrow_for_any_of_it_keeps_ids_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    stream = Terminal()
+    Screen(Settings(), stream).table(HEAD, ROWS, spare=(4, 3))
+    assert all(one in stream.getvalue() for one in RUN_IDS)

@@ -30,7 +30,7 @@ async def test_c21_places_are_bounded_and_go_to_who_waits_longest():
     assert (most_seen, order) == (3, list(range(20)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=25), st.integers(1, 4))
 def test_c21_whoever_gives_up_loses_no_place(plan, most):
     async def body():
@@ -144,7 +144,7 @@ def test_c21_what_is_no_rate_is_refused_when_the_tool_is_defined(text):
         tool(name="x", description="X.", max_parallel=0)(lambda: None)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     st.integers(1, 4),
     st.integers(1, 9),

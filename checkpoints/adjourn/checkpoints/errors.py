@@ -5,7 +5,7 @@ cross a process), and says what to do. `exit_status` is what the command line en
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 
 class AdjournError(Exception):
@@ -96,15 +96,24 @@ class RunBusy(AdjournError):
 
     exit_status = 5
 
-    def __init__(self, run_id: str, owner: str | None = None, until: str | None = None) -> None:
+    def __init__(
+        self, run_id: str, owner: str | None = None, until: str | None = None, *, is_queued: bool = False
+    ) -> None:
         held = f" by {owner}" if owner else ""
         lease = f" (lease until {until})" if until else ""
         super().__init__(
-            f"run {run_id} is being driven{held}{lease}; wait for it to end, or recover it after its lease"
+            f"run {run_id} waits for a worker; wait for it to end, or recover it, which drives it at once"
+            if is_queued
+            else f"run {run_id} is being driven{held}{lease}; wait for it to end, or recover it after its lease"
         )
         self.run_id = run_id
         self.owner = owner
         self.until = until
+
+    @classmethod
+    def of(cls, run: Any) -> Self:
+        """What a row of `runs` says of who drives it."""
+        return cls(run.id, run.lease_owner, run.lease_until, is_queued=run.lease_owner is None)
 
 
 class InvalidAnswer(AdjournError):

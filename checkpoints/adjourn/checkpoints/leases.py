@@ -68,7 +68,7 @@ _hold = Statement(
         .with_for_update()
     )
 )
-_who = select(runs.c.status, runs.c.fence, runs.c.lease_owner, runs.c.lease_until).where(
+_who = select(runs.c.id, runs.c.status, runs.c.fence, runs.c.lease_owner, runs.c.lease_until).where(
     runs.c.id == bindparam("run_id")
 )
 
@@ -113,7 +113,7 @@ def claim(
     if claimed:
         return int(row.fence)
     if row.status == RunStatus.RUNNING:
-        raise RunBusy(run_id, row.lease_owner, row.lease_until)
+        raise RunBusy.of(row)
     raise NotResumable(run_id, row.status)
 
 

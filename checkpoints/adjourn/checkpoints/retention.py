@@ -223,7 +223,7 @@ def _forget(connection: Connection, thread_id: str) -> Removed:
     rows = _hold(connection, thread_id)
     for row in rows:
         if row.status == RunStatus.RUNNING and row.lease_until is not None and row.lease_until > now():
-            raise RunBusy(row.id, row.lease_owner, row.lease_until)
+            raise RunBusy.of(row)
     stored = sa.select(threads.c.id).where(threads.c.thread_id == thread_id)
     if not rows and connection.execute(stored).first() is None:
         raise UsageError(f"there is no thread {thread_id!r} in this store; nothing was changed")

@@ -1,5 +1,6 @@
 """The URL of a database; the engine of one that is a server, PostgreSQL or MariaDB, and its transactions."""
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +34,8 @@ def parsed_url(url: str) -> sa.URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
-        raise StoreError(f"{url!r} is not a database URL; write one like sqlite:///adjourn.db") from error
+        shown = re.sub(r"//([^/:@]*):[^/]*@", r"//\1:***@", url)
+        raise StoreError(f"{shown!r} is not a database URL; write one like sqlite:///adjourn.db") from error
     # `postgresql://` alone would ask for a driver that the extras do not bring
     driver = _DRIVERS.get(parsed.drivername)
     return parsed.set(drivername=driver) if driver else parsed

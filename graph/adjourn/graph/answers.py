@@ -117,7 +117,7 @@ def _asked(run: RunRow, asked: Mapping[str, Interrupt], interrupt_id: str) -> In
     if question.state != InterruptState.OPEN:
         raise AlreadyAnswered(question.id, question.state, question.answered_by, question.closed_at)
     if run.status == RunStatus.RUNNING:  # its questions are stored a moment before it waits
-        raise RunBusy(run.id, run.lease_owner, run.lease_until)
+        raise RunBusy.of(run)
     if run.status != RunStatus.INTERRUPTED:
         raise NotResumable(run.id, run.status)
     return question

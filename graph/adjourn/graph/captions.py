@@ -57,6 +57,14 @@ CAPTIONS: dict[str, dict[str, str]] = {
         "en": "It has waited for a person since {since}: {questions} open.",
         "zh": "自 {since} 起等待人工处理：{questions} 个问题待回答。",
     },
+    "why.flow_failed": {
+        "en": "Its flow stopped at the step “{step}”: {reason}",
+        "zh": "流程停在步骤“{step}”：{reason}",
+    },
+    "why.queued": {
+        "en": "It has waited for a worker since {since}; `adjourn recover` drives it at once.",
+        "zh": "自 {since} 起等待 worker 执行；可用 `adjourn recover` 立即执行。",
+    },
     "why.running": {
         "en": "It is at work, driven by {owner}.",
         "zh": "正在运行，由 {owner} 执行。",
@@ -68,7 +76,6 @@ CAPTIONS: dict[str, dict[str, str]] = {
     "by": {"en": " by {by}, {at}", "zh": "（{by}，{at}）"},
     "at": {"en": ", {at}", "zh": "（{at}）"},
     "no_name": {"en": "(no name)", "zh": "（未署名）"},
-    "nobody": {"en": "nobody", "zh": "无进程"},
     "step": {"en": "step {step}", "zh": "第 {step} 步"},
     "timeline": {"en": "Timeline", "zh": "时间线"},
     "timeline.alt": {

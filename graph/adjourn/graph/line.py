@@ -107,7 +107,7 @@ class Lines:
         pause = FIRST_LOOK_S
         while (run := await self._working(thread_id)) is not None:
             if time.monotonic() >= until:
-                raise RunBusy(run.id, run.lease_owner, run.lease_until)
+                raise RunBusy.of(run)
             ours = driving(run.id)
             if ours is not None:
                 await _within(asyncio.wait({asyncio.wrap_future(ours)}), until)
@@ -121,7 +121,7 @@ class Lines:
 
     async def _busy(self, thread_id: str) -> RunBusy:
         run = await self._working(thread_id)
-        return RunBusy(run.id, run.lease_owner, run.lease_until) if run else RunBusy(f"of thread {thread_id}")
+        return RunBusy.of(run) if run else RunBusy(f"of thread {thread_id}")
 
     def _left(self, thread_id: str, place: Place) -> None:
         with self._lock:

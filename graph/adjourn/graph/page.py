@@ -48,7 +48,6 @@ def run_page(run: Run, language: str, at: str) -> str:
 
 def _header(run: Run, language: str, at: str) -> str:
     row = run.row
-    reason = f" ({run.shown_reason})" if run.shown_reason else ""
     facts = {
         "page.thread": row.thread_id,
         "page.graph": row.graph,
@@ -66,7 +65,7 @@ def _header(run: Run, language: str, at: str) -> str:
         if value
     )
     return (
-        f'<header><p class="status {safe(run.status)}">{safe(run.status)}{safe(reason)}</p>'
+        f'<header><p class="status {safe(run.status)}">{safe(run.shown_status)}</p>'
         f"<h1>{safe(run.id)}</h1><p class=why>{safe(why(run, language, at))}</p><dl>{told}</dl>"
         f"{_words('page.input', row.input, language)}</header>"
     )
@@ -140,8 +139,7 @@ def _call(run: Run, call: CallRow, language: str, depth: int) -> str:
 
 def _child(run: Run, language: str, depth: int) -> str:
     """The run of a specialist, inside the call that it worked for."""
-    reason = f" ({run.shown_reason})" if run.shown_reason else ""
-    head = f"<b>{safe(f'{run.row.path}: {run.status}{reason}')}</b> <span class=dim>{safe(run.id)}</span>"
+    head = f"<b>{safe(f'{run.row.path}: {run.shown_status}')}</b> <span class=dim>{safe(run.id)}</span>"
     return f"<div class=inner><p>{head}</p>{''.join(_steps(run, language, depth))}</div>"
 
 

@@ -90,6 +90,12 @@ class Run:
         """The stop reason, or `ask_user` in its place while the run waits (C-52)."""
         return "ask_user" if self.status == RunStatus.INTERRUPTED else (self.stop_reason or "")
 
+    @property
+    def shown_status(self) -> str:
+        """The status, with the reason where that says more: `finished (answered)`, `cancelled`."""
+        reason = self.shown_reason
+        return f"{self.status} ({reason})" if reason not in ("", self.status) else str(self.status)
+
     def to_dict(self) -> dict[str, Any]:
         """The run as JSON data."""
         row = self.row
@@ -128,8 +134,7 @@ class Run:
         return [one for one in self.children if one.row.parent_step == 0]
 
     def __str__(self) -> str:
-        tail = f" ({self.shown_reason})" if self.shown_reason else ""
-        return f"{self.id} {self.status}{tail}, {self.row.steps} steps, {len(self.calls)} calls"
+        return f"{self.id} {self.shown_status}, {self.row.steps} steps, {len(self.calls)} calls"
 
     def __repr__(self) -> str:
         return f"<Run {self}>"

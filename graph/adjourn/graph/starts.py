@@ -117,13 +117,13 @@ def store(connection: Connection, run: RunRow, masker: Masker | None = None) -> 
         asked = journal.ask_open_run(connection, run.thread_id)
     before = asked()
     if before is not None and before.status == RunStatus.RUNNING:
-        raise RunBusy(before.id, before.lease_owner, before.lease_until)
+        raise RunBusy.of(before)
     if before is not None:
         close_waiting(connection, before.id, RunEvent.DISMISS, by=run.started_by, masker=masker)
     if not journal.begin_run(connection, run):
         live = journal.open_run(connection, run.thread_id)
         if live is not None:
-            raise RunBusy(live.id, live.lease_owner, live.lease_until)
+            raise RunBusy.of(live)
         raise UsageError(f"there is a run {run.id!r} already")
     told = RunStarted(
         run_id=run.id,

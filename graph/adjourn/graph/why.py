@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
-from adjourn.checkpoints.lifecycle import CallState, RunStatus, StopReason
+from adjourn.checkpoints.lifecycle import CallState, FlowStepState, RunStatus, StopReason
 from adjourn.checkpoints.records import CallRow
 from adjourn.graph.captions import caption, length, moment
 from adjourn.graph.run import Run
@@ -22,15 +22,24 @@ def why(run: Run, language: str, at: str) -> str:
         asked = min((one.created_at for one in run.interrupts), default=run.row.updated_at)
         return caption("why.interrupted", language, since=moment(asked), questions=len(run.interrupts))
     if run.status == RunStatus.RUNNING:
-        lease = run.row.lease_until
-        if lease is not None and lease < at:
-            return caption("why.lost", language, since=moment(lease))
-        return caption("why.running", language, owner=run.row.lease_owner or caption("nobody", language))
+        return _who_drives(run, language, at)
     if run.status == RunStatus.FAILED:
         return caption("why.failed", language, error=_error(run))
+    broken = next((one for one in run.flow if one.status == FlowStepState.FAILED), None)
+    if broken is not None and run.stop_reason == StopReason.TOO_MANY_FAILS:  # a flow stops at its first one
+        return caption("why.flow_failed", language, step=broken.step, reason=broken.reason or "-")
     reason = StopReason(run.stop_reason or StopReason.CANCELLED)
     told = _FACTS.get(reason, _counts)(run, language)
     return caption(f"why.{reason.value}", language, **told)
+
+
+def _who_drives(run: Run, language: str, at: str) -> str:
+    owner, lease = run.row.lease_owner, run.row.lease_until
+    if owner is None:
+        return caption("why.queued", language, since=moment(run.row.updated_at))
+    if lease is not None and lease < at:
+        return caption("why.lost", language, since=moment(lease))
+    return caption("why.running", language, owner=owner)
 
 
 def _error(run: Run) -> str:

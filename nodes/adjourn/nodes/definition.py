@@ -1,7 +1,8 @@
 """What may not be declared so: said when a tool is defined, never when a model calls it."""
 
 import re
-from collections.abc import Callable, Collection, Mapping
+import string
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,12 +26,29 @@ def checked(made: "Tool") -> "Tool":
         known = made.parameters.schema["properties"]
     except Exception as error:
         raise ToolDefinitionError(f"tool {made.name}: its parameters have no JSON Schema: {error}") from error
-    for word, names in (("ask_for", made.ask_for), ("secret", made.secret)):
+    sentence = made.confirm if isinstance(made.confirm, str) else ""
+    named = (
+        ("ask_for", made.ask_for),
+        ("secret", made.secret),
+        ("confirm", _placeholders(made.name, sentence)),
+    )
+    for word, names in named:
         if unknown := [name for name in names if name not in known]:
             raise ToolDefinitionError(
                 f"tool {made.name}: {word} names {', '.join(unknown)}, which it does not take"
             )
     return _checked_secrets(made)
+
+
+def _placeholders(tool: str, sentence: str) -> Sequence[str]:
+    """The parameters that a sentence is to be filled with, in order."""
+    try:
+        found = [name for _, name, _, _ in string.Formatter().parse(sentence) if name is not None]
+    except ValueError as error:
+        raise ToolDefinitionError(
+            f"tool {tool}: confirm cannot be filled in ({error}); write a brace that is none of a parameter twice"
+        ) from error
+    return [re.split(r"[.\[]", name, maxsplit=1)[0] or "{}" for name in found]
 
 
 def _checked_secrets(made: "Tool") -> "Tool":

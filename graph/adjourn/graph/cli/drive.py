@@ -10,6 +10,7 @@ from adjourn.checkpoints import queue
 from adjourn.checkpoints.errors import AlreadyAnswered, InvalidAnswer, NotResumable, RunBusy, UsageError
 from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.checkpoints.records import Interrupt
+from adjourn.graph.captions import moment
 from adjourn.graph.cli.apps import load
 from adjourn.graph.cli.form import Form
 from adjourn.graph.cli.given import Flags, answers_of
@@ -185,6 +186,7 @@ def recover(settings: Settings, beginning: str | None, *, by: str | None) -> int
         lost, expired = _lost(driver), driver.runner.expire_sync()
         if not lost and not expired and not settings.json:
             driver.screen.line(driver.screen.say("nothing_to_recover"))
+            _say_who_is_held(driver)
         if not settings.json:
             for run_id in expired:
                 driver.screen.line(driver.screen.say("expired_on", run=run_id))
@@ -195,6 +197,14 @@ def _lost(driver: Driver) -> Sequence[str]:
     """Ids of the running runs of this app that nobody drives, oldest first."""
     graph = driver.runner.name
     return [one.id for one in driver.runner.database.read(lambda c: queue.unowned(c, graph=graph))]
+
+
+def _say_who_is_held(driver: Driver) -> None:
+    """A process that was killed a moment ago still holds its runs: to whoever looks for them nothing would seem wrong."""
+    for one in driver.runner.list_sync(statuses=[RunStatus.RUNNING]):
+        if one.lease_owner and one.lease_until:
+            until = moment(one.lease_until)
+            driver.screen.line(driver.screen.say("leased", run=one.id, owner=one.lease_owner, until=until))
 
 
 def _recover_one(driver: Driver, run_id: str) -> int:
@@ -215,5 +225,5 @@ def cancel(settings: Settings, beginning: str, *, by: str | None) -> int:
             return 0
         had_ended = before.row.ended_at is not None and before.status != RunStatus.FAILED
         tail = f", {driver.screen.say('ended_before')}" if had_ended else ""
-        driver.screen.line((run.id, "bold"), f"  {run.status} ({run.shown_reason}){tail}")
+        driver.screen.line((run.id, "bold"), f"  {run.shown_status}{tail}")
         return 0

@@ -37,7 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             args=given or ["--help"], prog_name="adjourn", standalone_mode=False
         )
     except AdjournError as error:
-        facts = {"error": type(error).__name__, **vars(error)}
+        own = {
+            name: value for name, value in vars(error).items() if not name.startswith("_")
+        }  # typer adds its
+        facts = {"error": type(error).__name__, **own}
         return _complain(str(error), given, error.exit_status, facts)
     except (KeyboardInterrupt, typer.Abort):
         return CANCELLED
@@ -45,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         said = getattr(error, "format_message", None)
         if said is None:
             raise  # a bug of ours: its traceback is wanted
-        message = f"{said()} (see adjourn --help)"  # the parser's own: an unknown option, a missing argument
+        of = getattr(getattr(error, "ctx", None), "command_path", "adjourn")
+        message = f"{said()} (see {of} --help)"  # the parser's own: an unknown option, a missing argument
         return _complain(message, given, WRONG_USAGE, {"error": "UsageError"})
     return int(status or 0) if given else WRONG_USAGE
 

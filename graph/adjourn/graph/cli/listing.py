@@ -47,7 +47,8 @@ def list_runs(
     elif rows:
         styles = [STYLES[RunStatus(row.status)] for row in rows]
         head = ("RUN", "STATUS", "STEPS", "BY", "AGE", "THREAD", "INPUT")
-        screen.table(head, [_cells(screen, row, expiries.get(row.id)) for row in rows], styles)
+        spare = [head.index(name) for name in ("THREAD", "BY", "STEPS", "AGE")]
+        screen.table(head, [_cells(screen, row, expiries.get(row.id)) for row in rows], styles, spare)
         if len(found) > limit:
             screen.line(screen.say("more_runs"))
     else:
@@ -68,6 +69,8 @@ def _cells(screen: Screen, row: RunRow, expires_at: str | None) -> Sequence[str]
     if expires_at is not None:
         left = span((datetime.fromisoformat(expires_at) - datetime.now(UTC)).total_seconds())
         reason += ", " + screen.say("expires_in", left=left or "0s")
+    if row.status == RunStatus.RUNNING and row.lease_owner is None:
+        reason = screen.say("queued")
     status = f"{row.status} ({reason})" if reason else row.status
     age = age_of(row.created_at, datetime.now(UTC))
     said = short(row.input, INPUT_CHARACTERS)

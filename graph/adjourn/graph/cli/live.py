@@ -107,7 +107,7 @@ class Live:
     def _tool_result(self, event: ToolResult) -> None:
         mark, style = MARKS.get(CallState(event.outcome), FAILURE)
         took = "" if event.took_ms is None else f" {event.took_ms} ms"
-        code = f" {event.error_code}" if event.error_code else ""
+        code = f" {event.error_code}" if event.error_code not in (None, event.outcome) else ""
         told = event.message if event.message else ("" if event.data is None else short(event.data))
         self._line(
             event,
@@ -132,7 +132,8 @@ class Live:
         ):  # a forced stop's closing words are not streamed
             self._line(event, event.answer)
         style = "green" if event.stop_reason == "answered" else "yellow"
-        self._line(event, (f"{event.status} ({event.stop_reason})", style))
+        reason = f" ({event.stop_reason})" if event.stop_reason != event.status else ""
+        self._line(event, (f"{event.status}{reason}", style))
 
     def _failed(self, event: RunFailed) -> None:
         self._line(event, (f"failed: {event.message}", "red"))

@@ -364,7 +364,7 @@ def cancel(
     json: Json = False,
     lang: Lang = None,
 ) -> int:
-    """Cancel a run that waits or has failed; its questions are closed."""
+    """Stop a run, whoever drives it; its questions are closed."""
     from adjourn.graph.cli import drive
 
     return drive.cancel(settings_of(store, app, json, lang), run, by=by)

@@ -112,11 +112,13 @@ class Typed:
 
 
 def _numbered(words: str, names: Sequence[str]) -> int | None:
-    """The place that a name or a number means; a name wins over a number. None: neither."""
+    """The place that a name, a number or the beginning of one name means, in this order. None: none of them."""
     if words in names:
         return names.index(words)
-    is_place = words.isdecimal() and 1 <= int(words) <= len(names)
-    return int(words) - 1 if is_place else None
+    if words.isdecimal() and 1 <= int(words) <= len(names):
+        return int(words) - 1
+    begun = [place for place, one in enumerate(names) if words and one.lower().startswith(words.lower())]
+    return begun[0] if len(begun) == 1 else None
 
 
 class Keys:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, TextIO
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -22,6 +23,8 @@ Part = str | tuple[str, str]
 """A piece of a line: text, or text with the name of a rich style."""
 
 PIPE_COLUMNS = 100_000  # a pipe has no width; rich wants one
+GAP = 2  # between the columns of a table
+LAST_CHARACTERS = 16  # of the last column of a table: enough to tell what it is about
 DATA_LIMIT = 400  # characters of a value in one line of a pipe: whole where it matters, one line anyway
 
 # Text of models, tools and people may hold escape sequences that would move the cursor or rename the window.
@@ -37,10 +40,14 @@ class Screen:
         self.json = settings.json
         self.is_terminal = self.stream.isatty() and not settings.json
         self.reader_left = False  # nobody reads what is written any more
-        self._console = Console(
+        self._console = self._console_of(None if self.is_terminal else PIPE_COLUMNS)
+
+    def _console_of(self, width: int | None) -> Console:
+        """For lines of so many columns; None: of as many as the terminal has."""
+        return Console(
             file=self.stream,
             force_terminal=self.is_terminal,
-            width=None if self.is_terminal else PIPE_COLUMNS,
+            width=width,
             highlight=False,
             markup=False,
             emoji=False,
@@ -71,16 +78,42 @@ class Screen:
         """Text as it arrives, without a line's end."""
         self.write(clean(words))
 
-    def table(self, head: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[str] = ()) -> None:
-        """Aligned columns; the last one is cut on a terminal. `styles`: one per row, or none."""
-        made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for place, name in enumerate(head):
-            made.add_column(name, no_wrap=True, overflow="ellipsis" if place == len(head) - 1 else "fold")
-        for place, row in enumerate(rows):
-            made.add_row(*[clean(cell) for cell in row], style=styles[place] if styles else None)
-        with self._console.capture() as shown:
-            self._console.print(made)
+    def table(
+        self,
+        head: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        styles: Sequence[str] = (),
+        spare: Sequence[int] = (),
+    ) -> None:
+        """Aligned columns. `styles`: one per row, or none.
+
+        On a terminal the last column is cut; where that is not enough, the columns at the places `spare` are left out,
+        one after the other. What is shown of the others is whole: nobody can copy half an id.
+        """
+        cells = [[clean(cell) for cell in row] for row in (head, *rows)]
+        widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+        *fixed, last = self._fitting(widths, spare)
+        room = self.width - _width(widths, fixed)
+        widths[last] = min(widths[last], max(room, LAST_CHARACTERS))
+        made = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+        for place in (*fixed, last):
+            made.add_column(head[place], no_wrap=True, overflow="ellipsis", width=widths[place])
+        for row, style in zip(cells[1:], styles or [""] * len(rows), strict=True):
+            made.add_row(*[row[place] for place in (*fixed, last)], style=style or None)
+        # a terminal that is too narrow even so wraps the lines, as it does with others
+        console = self._console_of(_width(widths, (*fixed, last)))
+        with console.capture() as shown:
+            console.print(made)
         self.write("".join(f"{line.rstrip()}\n" for line in shown.get().splitlines()))
+
+    def _fitting(self, widths: Sequence[int], spare: Sequence[int]) -> Sequence[int]:
+        """The places of the columns for which there is room."""
+        places = list(range(len(widths)))
+        least = [*widths[:-1], min(widths[-1], LAST_CHARACTERS)]
+        for one in spare:
+            if _width(least, places) > self.width:
+                places.remove(one)
+        return places
 
     def data(self, value: Any) -> None:
         """One JSON value on one line."""
@@ -113,6 +146,11 @@ def clean(words: str) -> str:
 def to_line(value: Any) -> str:
     """A value as JSON on one line, not escaped where the text is readable."""
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _width(widths: Sequence[int], places: Sequence[int]) -> int:
+    """Of a row of the columns at these places."""
+    return sum(widths[place] + GAP for place in places)
 
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from adjourn.checkpoints.errors import UsageError
-from adjourn.graph.cli.options import DEFAULT_STORE, DEMO_APPS, DEMO_DIR_VARIABLE
+from adjourn.graph.cli.options import DEFAULT_STORE, DEMO_APPS, DEMO_DIR_VARIABLE, LANG_VARIABLE
 from adjourn.graph.cli.texts import LANGUAGES
 
+_DRIVES = ("recover", "resume")  # of the commands that are printed, those that cannot do without the app
 _LOCALE_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")  # in the order in which POSIX looks at them
 
 
@@ -33,10 +34,15 @@ class Settings:
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def command(self, name: str, *words: str) -> str:
-        """`adjourn NAME WORDS...` as it can be pasted into a shell, with what differs from the defaults."""
+        """`adjourn NAME WORDS...` as it can be pasted into a shell, with what differs from the defaults.
+
+        `FILE.py:NAME` stands for an app that is needed and not known here.
+        """
         flags = [] if self.store == DEFAULT_STORE else ["--store", self.store]
         if self.app is not None and self.named_app:
             flags += ["--app", self.app]
+        elif self.app is None and name in _DRIVES:
+            flags += ["--app", "FILE.py:NAME"]
         if self.lang is not None:
             flags += ["--lang", self.lang]
         before = [f"{key}={shlex.quote(value)}" for key, value in self.variables.items()]
@@ -69,7 +75,7 @@ def language_of(lang: str | None, environment: Mapping[str, str]) -> str:
     """`en` or `zh`: what was asked for, else what the locale says, else English. Raises `UsageError`."""
     if lang is not None:
         if lang not in LANGUAGES:
-            raise UsageError(f"--lang is {' or '.join(LANGUAGES)}, not {lang!r}")
+            raise UsageError(f"--lang (or {LANG_VARIABLE}) is {' or '.join(LANGUAGES)}, not {lang!r}")
         return lang
     locale = next((environment[name] for name in _LOCALE_VARIABLES if environment.get(name)), "")
     return "zh" if locale.lower().startswith("zh") else "en"

@@ -58,11 +58,8 @@ def _told(url: str) -> Iterator[None]:
 def _database(url: str) -> Database:
     try:
         return Database(url)
-    except (StoreError, ArgumentError, ValueError) as error:
-        example = "write one like sqlite:///adjourn.db or postgresql+psycopg://user@host/name"
-        raise UsageError(f"--store {url!r} is no usable database URL; {example}") from error
-    except ImportError as error:
-        raise UsageError(f"--store {shown(url)} needs the package {error.name!r}; install it") from error
+    except StoreError as error:
+        raise UsageError(f"--store: {error}") from error
 
 
 def _check_file(database: Database, create: bool) -> None:

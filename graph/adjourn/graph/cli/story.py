@@ -107,8 +107,7 @@ class Story:
 
     def _header(self) -> None:
         run, row, say = self._run, self._run.row, self._screen.say
-        reason = f" ({run.shown_reason})" if run.shown_reason else ""
-        self._screen.line((run.id, "bold"), (f"  {run.status}{reason}", STYLES[RunStatus(run.status)]))
+        self._screen.line((run.id, "bold"), (f"  {run.shown_status}", STYLES[RunStatus(run.status)]))
         facts = [
             f"{say('thread')} {row.thread_id}",
             f"{say('graph')} {row.graph}",
@@ -198,7 +197,8 @@ class Story:
 
     def _outcome(self, call: CallRow) -> str:
         took = "" if call.took_ms is None else f"{call.took_ms} ms"
-        parts = [call.outcome, call.error_code or "", took]
+        code = call.error_code if call.error_code != call.outcome else None
+        parts = [call.outcome, code or "", took]
         if call.attempts > 1:
             parts.append(self._screen.say("attempts", attempts=call.attempts))
         return " ".join(one for one in parts if one)

@@ -82,6 +82,11 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "there are older ones; --limit N shows them",
         "zh": "还有更早的检查点，可用 --limit N 查看",
     },
+    "queued": {"en": "queued", "zh": "排队"},
+    "leased": {
+        "en": "run {run} is held by {owner} until {until}; if that process has died, try again then",
+        "zh": "运行 {run} 由 {owner} 持有至 {until}；如果该进程已退出，请届时再试",
+    },
     "nothing_to_recover": {
         "en": "nothing to recover: no run of this app has lost its process",
         "zh": "没有需要恢复的运行：该应用没有失去进程的运行",
@@ -158,6 +163,10 @@ TEXTS: dict[str, dict[str, str]] = {
     "up_to_date": {
         "en": "schema version {version}; nothing to do",
         "zh": "数据库结构版本 {version}；无需升级",
+    },
+    "imported_none": {
+        "en": "nothing to import: every thread is here already",
+        "zh": "没有可导入的会话：都已在此",
     },
     "imported": {
         "en": "thread {thread}: {checkpoints} checkpoints",

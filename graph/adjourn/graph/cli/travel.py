@@ -22,7 +22,8 @@ def show_history(settings: Settings, beginning: str, *, limit: int) -> int:
         screen.data([one.to_dict() for one in shown])
         return 0
     head = ("NO", "TIME", "STEP", "RAN", "NEXT", "CHECKPOINT", "WHAT")
-    screen.table(head, [_cells(one) for one in shown])
+    spare = [head.index(name) for name in ("CHECKPOINT", "TIME", "RAN")]  # NO names the checkpoint as well
+    screen.table(head, [_cells(one) for one in shown], spare=spare)
     if len(found) > limit:
         screen.line(screen.say("more_checkpoints"))
     return 0

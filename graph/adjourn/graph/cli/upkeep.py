@@ -68,11 +68,14 @@ def import_from(settings: Settings, source: str, thread_ids: Sequence[str], *, e
 
     if bool(thread_ids) == every:
         raise UsageError("name the threads to import, or give --all")
-    screen = Screen(settings)
+    screen, is_any = Screen(settings), False
     with old_store(source) as old, opened(settings.store, create=True) as database:
         for found in import_threads(old, SQLAlchemySaver(database), None if every else thread_ids):
             if settings.json:
                 screen.data({"thread": found.thread_id, "checkpoints": found.checkpoints})
             else:
                 screen.line(screen.say("imported", thread=found.thread_id, checkpoints=found.checkpoints))
+            is_any = True
+        if not is_any and not settings.json:
+            screen.line(screen.say("imported_none"))
     return 0
