@@ -32,7 +32,7 @@ _IDS = re.compile(r"\b(?:run_[0-9a-z]{13,18}|thr_[0-9a-z]{13,18}|int_[0-9a-f]{12
 _MASKS = (
     (re.compile(r"\b\d+ ms\b"), "N ms"),
     (re.compile(r"\b\d+\.\d (s\b|秒)"), r"N \1"),
-    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"), "TIME"),
+    (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?Z"), "TIME"),
 )
 
 
