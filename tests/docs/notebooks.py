@@ -49,11 +49,13 @@ def executed(file: Path, folder: Path) -> NotebookNode:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """This process's, with the installed commands on the path, and nothing of the user's."""
+    """This process's, with nothing of the user's, and without the installed commands on the path, as in an editor."""
+    scripts = str(Path(sys.executable).parent)
+    path = [one for one in os.environ.get("PATH", "").split(os.pathsep) if one != scripts]
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ADJOURN_", "OPENAI_"))}
     return {
         **kept,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        "PATH": os.pathsep.join(path),
         "IPYTHONDIR": str(folder / ".ipython"),
         "JUPYTER_PLATFORM_DIRS": "1",
         "LC_ALL": "C.UTF-8",
