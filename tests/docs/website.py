@@ -136,4 +136,5 @@ def generate(folder: Path, config: str) -> Path:
 
 
 if __name__ == "__main__":
-    print(f"the site is in {build().relative_to(ROOT)}")
+    site = build().relative_to(ROOT)
+    print(f"the site is in {site}; its search needs a server: python -m http.server -d {site}")
