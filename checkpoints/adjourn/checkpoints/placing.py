@@ -95,7 +95,9 @@ class Placing:
         if known < len(placed.entries):
             placed.cut(known)
         placed.append([self._remembered(message) for message in added])
-        self._memory.lists[self._ns, self._channel] = placed
+        self._memory.remember_list(self._ns, self._channel, placed)
+        # where a subgraph takes up a conversation, or gives it back: what follows is numbered behind it
+        self._memory.message_numbers.stand((self._ns, self._channel, "whole"), placed.entries[-1].seq)
         return [[*one] for one in placed.ranges]
 
     def text(self, channel: str, value: Any) -> str:
@@ -196,9 +198,9 @@ def continue_blocks(
     """Go on in the open blocks of these channels, so that their ranges stay whole over processes."""
     for channel, reference in references.items():
         owner = (ns, channel, "whole")
-        if type(reference) is list and reference and owner not in memory.message_numbers.next:
+        if type(reference) is list and reference and owner not in memory.message_numbers.blocks:
             _continue_messages(connection, memory, owner, reference[-1][1])
-        elif type(reference) is int and owner not in memory.value_numbers.next:
+        elif type(reference) is int and owner not in memory.value_numbers.blocks:
             _continue_values(connection, memory, owner, reference)
             if last := _last_part(connection, memory.known_thread(), reference):
                 _continue_values(connection, memory, (ns, channel, "part"), last)
@@ -207,13 +209,13 @@ def continue_blocks(
 def _continue_messages(connection: Connection, memory: ThreadMemory, owner: Owner, last: int) -> None:
     where = _block(memory, last)
     used = statements.last_message_between.value(connection, where) or last
-    memory.message_numbers.next[owner] = used + 1
+    memory.message_numbers.go_on(owner, used)
 
 
 def _continue_values(connection: Connection, memory: ThreadMemory, owner: Owner, last: int) -> None:
     where = _block(memory, last)
     used = statements.last_value_between.value(connection, where) or last
-    memory.value_numbers.next[owner] = used + 1
+    memory.value_numbers.go_on(owner, used)
 
 
 def _block(memory: ThreadMemory, last: int) -> dict[str, int]:

@@ -22,6 +22,8 @@ BLOCK = 16  # a channel takes numbers in blocks, so that its ranges stay whole b
 MOST_THREADS = 256  # memories kept; the one used longest ago goes first
 MOST_ROWS = 20_000  # rows of one thread whose hashes are remembered; above it the memory starts again
 MOST_OBJECTS = 1_000  # message objects of one thread that are kept at least; older ones are then let go
+MOST_LISTS = 32  # channels of messages that are remembered: each subgraph that ran has its own
+MOST_OWNERS = 1_000  # channels that go on in a block of numbers; others begin a new one
 MOST_HEADS = 8  # checkpoints whose references are remembered: the newest of each namespace, and forks
 
 Reference = (
@@ -109,22 +111,54 @@ class Head:
 
 @dataclass(slots=True)
 class Numbers:
-    """Numbers of one table's rows in one thread, handed out in blocks of 16 per owner.
+    """Numbers of one table's rows in one thread, handed out in blocks of 16.
 
-    `top` is the highest number of the thread's rows; `next` the next number in each open block.
+    Each owner has a block in which it goes on. Several may share one: what they refer to begins with the same rows. So
+    the next number is the block's, and never given twice.
+
+    - `top`: the highest number of the thread's rows.
+    - `blocks`: the block of each owner.
+    - `next`: the next number in each block that is known not to be full.
     """
 
     top: int = 0
-    next: dict[Owner, int] = field(default_factory=dict)
+    blocks: OrderedDict[Owner, int] = field(default_factory=OrderedDict)
+    next: dict[int, int] = field(default_factory=dict)
+
+    def stand(self, owner: Owner, number: int) -> None:
+        """Let an owner, whose newest row has this number, go on behind it where that is possible."""
+        self.blocks[owner] = _block_of(number)
+        self.blocks.move_to_end(owner)
+        if len(self.blocks) > MOST_OWNERS:
+            self.blocks.popitem(last=False)
+
+    def go_on(self, owner: Owner, used: int) -> None:
+        """The same, of an owner in whose block `used` is the highest number."""
+        self.stand(owner, used)
+        self._use(used)
 
     def take(self, owner: Owner) -> int:
         """The next number for this owner."""
-        number = self.next.get(owner, 1)
-        if number % BLOCK == 1:  # its block is full, or it has none
-            number = -(-self.top // BLOCK) * BLOCK + 1
-        self.next[owner] = number + 1
-        self.top = max(self.top, number)
+        number = self.next.get(self.blocks.get(owner, 0))
+        if number is None:  # its block is full, or it has none
+            number = _block_of(self.top) * BLOCK + 1
+        self.stand(owner, number)
+        self._use(number)
         return number
+
+    def _use(self, number: int) -> None:
+        block = _block_of(number)
+        following = max(number + 1, self.next.get(block, 0))
+        if _block_of(following) == block:
+            self.next[block] = following
+        else:
+            self.next.pop(block, None)
+        self.top = max(self.top, number)
+
+
+def _block_of(number: int) -> int:
+    """From 1; 0 is before the first number."""
+    return -(-number // BLOCK)
 
 
 class ThreadMemory:
@@ -147,7 +181,7 @@ class ThreadMemory:
         self._young: dict[int, Remembered] = {}  # id(message); the entry keeps the message alive
         self._old: dict[int, Remembered] = {}
         self.moulds: dict[int, tuple[MessageRow, Mould]] = {}  # of rows that were read, by seq
-        self.lists: dict[tuple[str, str], PlacedList] = {}  # by namespace and channel
+        self.lists: OrderedDict[tuple[str, str], PlacedList] = OrderedDict()  # by namespace and channel
         self.message_hashes: dict[str, int] = {}
         self.value_hashes: dict[str, int] = {}
         self.message_numbers = Numbers()
@@ -195,6 +229,13 @@ class ThreadMemory:
             self._old, self._young = self._young, {}
         if len(self.moulds) > max(MOST_OBJECTS, 2 * in_use):
             self.moulds.clear()
+
+    def remember_list(self, ns: str, channel: str, placed: PlacedList) -> None:
+        """These messages stand in a channel."""
+        self.lists[ns, channel] = placed
+        self.lists.move_to_end((ns, channel))
+        while len(self.lists) > MOST_LISTS:
+            self.lists.popitem(last=False)
 
     def remember_head(self, ns: str, checkpoint_id: str, head: Head) -> None:
         """These are the references of a checkpoint."""
