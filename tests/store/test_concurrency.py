@@ -108,3 +108,36 @@ def test_a_connection_that_the_server_closed_is_replaced(
         put(saver, config(), {"a": 1})
         assert values_of(saver, config()) == {"a": 1}
         assert scalar(saver, own) != number
+
+
+def test_many_writers_of_one_thread_come_through_one_after_the_other(shared_url: str) -> None:
+    writers, rounds = 10, 6
+    savers = [
+        SQLAlchemySaver(shared_url) for _ in range(writers)
+    ]  # each knows as little of the others as a process
+    errors: list[BaseException] = []
+    together = threading.Barrier(writers)
+
+    def work(number: int) -> None:
+        try:
+            savers[number].setup()
+            talk: list[HumanMessage] = []
+            for step in range(rounds):
+                talk = [*talk, HumanMessage("x", id=f"{number} {step}")]
+                together.wait(60)
+                put(savers[number], config(), {"messages": talk, "note": f"{number} {step} " * 20}, step + 1)
+        except BaseException as error:
+            together.abort()
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(writers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    with SQLAlchemySaver(shared_url) as saver:
+        assert len(list(saver.list(config()))) == writers * rounds
+        assert scalar(saver, "SELECT count(*) FROM messages") == writers * rounds
+    for one in savers:
+        one.close()

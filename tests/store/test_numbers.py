@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
@@ -136,3 +136,24 @@ def test_c72_a_subgraphs_messages_are_stored_once_and_ranges_stay_whole(
         stored = sqlite3.connect(":memory:").execute("SELECT json_extract(?, '$.messages')", [newest])
         assert stored.fetchone()[0].count("[") - 1 <= ranges
         assert len(saver._memories.of("t").lists) <= MOST_LISTS
+
+
+class Array:
+    """What is neither equal nor unequal, as numpy's arrays are."""
+
+    def __eq__(self, other: object) -> Any:
+        return Array()
+
+    def __bool__(self) -> bool:
+        raise ValueError("the truth value of an array is ambiguous")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_a_message_with_an_array_in_its_artifact_is_met_again(tmp_path: Path) -> None:
+    held = ToolMessage("found", tool_call_id="c", id="m", artifact={"table": Array()})
+    with SQLAlchemySaver(f"sqlite:///{tmp_path / 'a.db'}") as saver:
+        graph = StateGraph(MessagesState).add_node("x", lambda _: {"messages": [held]}).add_edge(START, "x")
+        for _ in range(3):
+            graph.compile(checkpointer=saver).invoke({"messages": [HumanMessage("go")]}, config())
+        assert scalar(saver, "SELECT count(*) FROM messages WHERE message_id = 'm'") == 1

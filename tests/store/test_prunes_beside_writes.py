@@ -1,6 +1,7 @@
 """A put_writes that waits for its run's row while a prune commits: what it refers to may be gone by then."""
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 from store.stored_runs import run_row
 
-from adjourn.checkpoints import journal, leases
+from adjourn.checkpoints import journal, leases, thread_ops
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.saver import SQLAlchemySaver
 
@@ -71,4 +72,38 @@ def test_writes_refer_to_nothing_that_a_prune_took_away_while_they_waited(
     told = [one.id for _, _, one in found.pending_writes]
     assert told in ([], ["m0"])  # pruned with it, or stored anew
     for one in (first, second):
+        one.close()
+
+
+def test_what_another_process_stores_while_a_prune_looks_is_not_taken_away(
+    shared_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saver, other = SQLAlchemySaver(shared_url), SQLAlchemySaver(shared_url)
+    where: Any = {
+        "configurable": {**THREAD, "checkpoint_id": put(saver, {}, [HumanMessage("old", id="m0")], 1)}
+    }
+    looks, goes_on = threading.Event(), threading.Event()
+    roots = thread_ops._roots
+
+    def slowly(connection: sa.Connection, thread: int) -> Iterator[Any]:
+        yield from roots(connection, thread)
+        looks.set()
+        assert goes_on.wait(20)
+
+    monkeypatch.setattr(thread_ops, "_roots", slowly)
+    pruning = threading.Thread(target=other.prune, args=(["t"],))
+    pruning.start()
+    assert looks.wait(20)
+    new = HumanMessage("new", id="m1")
+    writing = threading.Thread(target=saver.put_writes, args=(where, [("messages", [new])], "task", ""))
+    writing.start()
+    writing.join(0.5)  # long enough for it to come through, were nobody in its way
+    goes_on.set()
+    writing.join()
+    pruning.join()
+    with SQLAlchemySaver(shared_url) as fresh:
+        found = fresh.get_tuple({"configurable": THREAD})
+    assert found is not None and found.pending_writes is not None
+    assert [[one.id for one in value] for _, _, value in found.pending_writes] == [["m1"]]
+    for one in (saver, other):
         one.close()

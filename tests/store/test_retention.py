@@ -13,8 +13,8 @@ from langchain_core.messages import HumanMessage
 from runs.shop import LIMITS, Shop
 from store.stored_graphs import config, execute, put, scalar
 
-from adjourn.checkpoints import journal
-from adjourn.checkpoints.database import Database, now
+from adjourn.checkpoints import journal, retention
+from adjourn.checkpoints.database import Database, later, now
 from adjourn.checkpoints.errors import RunBusy, UsageError
 from adjourn.checkpoints.retention import Policy, Removed, forget, prune
 from adjourn.checkpoints.saver import SQLAlchemySaver
@@ -257,3 +257,45 @@ def test_pruning_goes_in_batches(database: Database, monkeypatch: pytest.MonkeyP
         lambda connection: connection.execute(sa.text("SELECT count(*) FROM threads")).scalar()
     )
     assert count == 0
+
+
+def test_c93_a_conversation_without_runs_that_is_used_meanwhile_stays(
+    database: Database, looking: SQLAlchemySaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        put(looking, config(name), {"a": 1})
+    execute(looking, f"UPDATE threads SET updated_at = '{LONG_AGO}'")
+    monkeypatch.setattr("adjourn.checkpoints.retention.THREADS_AT_ONCE", 1)
+    write = database.write
+
+    def used(work: Any, **settings: Any) -> Any:
+        removed = write(work, **settings)
+        monkeypatch.setattr(database, "write", write)
+        with SQLAlchemySaver(database.url.render_as_string(hide_password=False)) as another:
+            put(another, config("two"), {"a": 2})
+        return removed
+
+    if database.in_memory:
+        pytest.skip("nobody else uses it")
+    monkeypatch.setattr(database, "write", used)
+    assert prune(database, Policy(later(now(), -86_400))).threads == 1
+    assert scalar(looking, "SELECT thread_id FROM threads") == "two"
+
+
+def test_a_dry_run_holds_nothing_that_others_write(
+    database: Database, looking: SQLAlchemySaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if database.in_memory:
+        pytest.skip("nobody else writes it")
+    for name in ("one", "two"):
+        put(looking, config(name), {"a": 1})
+    runs_of = retention._runs_of
+
+    def beside_a_writer(*given: Any, **settings: Any) -> Any:
+        rows = runs_of(*given, **settings)
+        with SQLAlchemySaver(database.url.render_as_string(hide_password=False)) as another:
+            put(another, config("two"), {"a": 2})
+        return rows
+
+    monkeypatch.setattr(retention, "_runs_of", beside_a_writer)
+    assert prune(database, ALL, dry_run=True).threads == 2

@@ -234,3 +234,39 @@ def test_f23_a_sibling_of_a_question_keeps_its_result(saver: SQLAlchemySaver) ->
     found = other.invoke(Command(resume="yes"), config(), durability="sync")
     assert ran == ["work"]
     assert {message.id for message in found["messages"]} == {"h", "asked", "worked"}
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_writes_whose_caller_is_cancelled_as_its_patience_ends_are_stored_all_the_same(
+    file_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SQLAlchemySaver(file_url) as saver:
+        first = await saver.aput(config(), checkpoint({"a": 1}), {"source": "loop"}, {"a": 1})
+        writing = asyncio.ensure_future(saver.aput_writes(first, [("a", 2)], "task", PATH))
+        settle = riding._settle
+
+        def both(settled: Any) -> None:
+            settle(settled)
+            writing.cancel()
+
+        monkeypatch.setattr(riding, "_settle", both)
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+    with SQLAlchemySaver(file_url) as saver:
+        assert scalar(saver, STORED) == 1
+
+
+async def test_writes_whose_caller_is_cancelled_and_whose_put_fails_are_stored_all_the_same(
+    file_url: str,
+) -> None:
+    with SQLAlchemySaver(file_url) as saver:
+        first = await saver.aput(config(), checkpoint({"a": 1}), {"source": "loop"}, {"a": 1})
+        writing = asyncio.ensure_future(saver.aput_writes(first, [("a", 2)], "task", PATH))
+        await asyncio.sleep(0)
+        taken = saver._memories.of("t").riders.board()  # a put has them
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        riding.arrive(taken, stored=False)
+    with SQLAlchemySaver(file_url) as saver:
+        assert scalar(saver, STORED) == 1

@@ -120,10 +120,10 @@ def _prune_threads(
 ) -> Removed:
     removed = Removed()
     for thread_id in thread_ids:
-        rows = _hold(connection, thread_id)
+        rows = _runs_of(connection, thread_id) if dry_run else _hold(connection, thread_id)
         if rows:
             removed += _prune_runs(connection, thread_id, rows, policy, dry_run)
-        elif not _waits(connection, thread_id):
+        elif _is_old(connection, thread_id, policy):  # used since it was found, it is not
             removed += _prune_alone(connection, thread_id, policy, dry_run)
     return removed
 
@@ -131,6 +131,12 @@ def _prune_threads(
 def _hold(connection: Connection, thread_id: str) -> Sequence[Row[*tuple[Any, ...]]]:
     """The runs of a thread, newest first, held with the thread's row until the transaction ends."""
     hold(connection, thread_id)
+    return _runs_of(connection, thread_id, hold=True)
+
+
+def _runs_of(
+    connection: Connection, thread_id: str, *, hold: bool = False
+) -> Sequence[Row[*tuple[Any, ...]]]:
     columns = (
         runs.c.id,
         runs.c.status,
@@ -141,7 +147,7 @@ def _hold(connection: Connection, thread_id: str) -> Sequence[Row[*tuple[Any, ..
     )
     query = sa.select(*columns).where(runs.c.thread_id == thread_id)
     newest_first = query.order_by(runs.c.created_at.desc(), runs.c.id.desc())
-    return connection.execute(newest_first.with_for_update()).all()
+    return connection.execute(newest_first.with_for_update() if hold else newest_first).all()
 
 
 def _prune_runs(
@@ -188,9 +194,12 @@ def _newest_and_since(rows: Rows, since: str) -> set[str]:
     return {key for key, row in rows.items() if row.ts[:26] >= since[:26]} | ({max(rows)} if rows else set())
 
 
-def _waits(connection: Connection, thread_id: str) -> bool:
-    query = sa.select(_waiting.c.waits).where(_waiting.c.thread_id == thread_id)
-    return bool(connection.execute(query).scalar())
+def _is_old(connection: Connection, thread_id: str, policy: Policy) -> bool:
+    """Whether a thread without runs was last used before, and does not wait at an interrupt."""
+    used = sa.select(threads.c.updated_at).where(threads.c.thread_id == thread_id)
+    updated_at = connection.execute(used).scalar()
+    waits = sa.select(_waiting.c.waits).where(_waiting.c.thread_id == thread_id)
+    return updated_at is not None and updated_at < policy.before and not connection.execute(waits).scalar()
 
 
 def _with_specialists(connection: Connection, run_ids: Sequence[str]) -> list[str]:

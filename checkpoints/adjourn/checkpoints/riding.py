@@ -32,13 +32,14 @@ def may_ride(writes: Sequence[tuple[str, Any]], task_path: str) -> bool:
 
 
 class Rider:
-    """Writes that wait for a put. `told` is called once, when `stored` says how it went."""
+    """Writes that wait for a put. `told` is called once it `arrived`, when `stored` says how it went."""
 
-    __slots__ = ("stored", "told", "work")
+    __slots__ = ("arrived", "stored", "told", "work")
 
     def __init__(self, work: Work, told: Callable[[], None]) -> None:
         self.work = work
         self.told = told
+        self.arrived = False
         self.stored = False
 
 
@@ -66,7 +67,8 @@ class Riders:
         return rider.stored
 
     async def acarry(self, work: Work, left: Callable[[], object]) -> bool:
-        """`carry`, without a thread. `left` is called when the caller is cancelled and no put had come."""
+        """`carry`, without a thread. `left` is called when the caller is cancelled and no put stores it. It may be called
+        twice, and from any thread."""
         loop = asyncio.get_running_loop()
         settled: asyncio.Future[None] = loop.create_future()
         rider = Rider(work, lambda: _tell(loop, settled))
@@ -76,7 +78,8 @@ class Riders:
         try:
             await settled
         except asyncio.CancelledError:
-            if self._leave(rider):
+            rider.told = lambda: None if rider.stored else left()  # of a put that has taken it and fails
+            if self._leave(rider) or ((rider.arrived or settled.done()) and not rider.stored):
                 left()
             raise
         finally:
@@ -123,6 +126,7 @@ def arrive(riders: Sequence[Rider], *, stored: bool) -> None:
     """Tell these writes' owners how it went."""
     for rider in riders:
         rider.stored = stored
+        rider.arrived = True
         rider.told()
 
 

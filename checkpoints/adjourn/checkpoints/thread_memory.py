@@ -50,10 +50,12 @@ class Remembered:
 
         Not seen: a change in place that Python holds for equal, as from `1` to `True`.
         """
-        return message is self.message and (
-            self.fields is None
-            or (message.__dict__ == self.fields and message.__pydantic_extra__ == self.extra)
-        )
+        if message is not self.message or self.fields is None:
+            return message is self.message
+        try:
+            return bool(message.__dict__ == self.fields and message.__pydantic_extra__ == self.extra)
+        except Exception:  # an array in an artifact is neither equal nor not; its row's hash tells
+            return False
 
 
 class PlacedList:
@@ -92,13 +94,16 @@ class PlacedList:
 
     def _is_whole(self, messages: list[Any], *, frozen: bool) -> bool:
         # `is_unchanged` for all of them, without a Python call for each
-        return all(map(operator.is_, messages, self._messages)) and (
-            frozen
-            or (
+        same = all(map(operator.is_, messages, self._messages))
+        if frozen or not same:
+            return same
+        try:
+            return (
                 list(map(_fields_of, messages)) == self._fields
                 and list(map(_extra_of, messages)) == self._extras
             )
-        )
+        except Exception:  # see there
+            return False
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from langchain_core.runnables import RunnableConfig
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
+from adjourn.checkpoints import thread_ops
 from adjourn.checkpoints.codec import Codec
 from adjourn.checkpoints.compiled import Check, in_one_go, met_nothing
 from adjourn.checkpoints.database import Database, was_given_up
@@ -102,6 +103,8 @@ class Writer:
             with self._database.holding(memory.lock):
 
                 def work(connection: Connection, memory: ThreadMemory = memory, hopes: bool = hopes) -> None:
+                    if not hopes:  # one after the other, or among many writers none would come through
+                        thread_ops.hold(connection, thread_id)
                     memory.texts = {}
                     try:
                         with in_one_go(connection, ends=hopes):
