@@ -379,7 +379,19 @@ DAMAGE = {
     "channels shape": ('UPDATE checkpoints SET channels = \'{"a": "x"}\'', "checkpoints"),
     "versions": ("UPDATE checkpoints SET channel_versions = 'x'", "checkpoints"),
     "metadata": ("UPDATE checkpoints SET metadata = ''", "checkpoints"),
+    "metadata shape": ("UPDATE checkpoints SET metadata = '[]'", "checkpoints"),
+    "versions shape": ("UPDATE checkpoints SET channel_versions = '7'", "checkpoints"),
+    "rest shape": ("UPDATE checkpoints SET rest = '[1]'", "checkpoints"),
+    "ranges": ('UPDATE checkpoints SET channels = \'{"a": [["x", 2]]}\'', "checkpoints"),
+    "ranges without end": (
+        "UPDATE checkpoints SET channels = '{\"a\": [[1, 1000000000000]]}'",
+        "checkpoints",
+    ),
     "write": ("UPDATE checkpoint_writes SET value = 'x'", "checkpoint_writes"),
+    "write pattern": (
+        'UPDATE checkpoint_writes SET value = \'{"!":"pattern","v":["(",0]}\'',
+        "checkpoint_writes",
+    ),
     "write tag": ('UPDATE checkpoint_writes SET value = \'{"!":"uuid","v":7}\'', "checkpoint_writes"),
 }
 
@@ -396,6 +408,38 @@ def test_c71_a_damaged_row_is_an_error_that_names_table_and_key(damage: tuple[st
                 read()
             assert caught.value.table == table
             assert caught.value.key
+
+
+PRUNED = ("channels", "channels shape", "metadata shape", "ranges", "ranges without end", "write")
+
+
+@pytest.mark.parametrize("damage", [DAMAGE[one] for one in PRUNED], ids=PRUNED)
+def test_c71_a_prune_meets_a_damaged_row_and_takes_nothing_away(damage: tuple[str, str]) -> None:
+    with SQLAlchemySaver("sqlite://") as saver:
+        for version in (1, 2):
+            where = put(saver, config(), {"messages": [HumanMessage("x", id="1")], "big": "y" * 100}, version)
+            saver.put_writes(where, [("a", "b")], "task")
+        execute(saver, damage[0])
+        with contextlib.suppress(StoredDataError):  # not each of them stands in its way
+            saver.prune(["t"])
+            return
+        assert scalar(saver, "SELECT count(*) FROM checkpoints") == 2
+
+
+def test_what_json_or_python_cannot_say_is_refused_in_words() -> None:
+    deep: Any = 1
+    for _ in range(150):
+        deep = {1: deep}
+    for value in (deep, [10**5000]):
+        with pytest.raises(UsageError, match=r"cannot be stored|nested deeper"):
+            Codec().encode(value)
+
+
+def test_a_large_dict_with_a_key_that_is_no_text_of_unicode_is_stored() -> None:
+    with SQLAlchemySaver("sqlite://") as saver:
+        value = {"\ud800": "x" * 2_000, "b": "y" * 2_000}
+        put(saver, config(), {"a": value})
+        assert values_of(saver, config())["a"] == value
 
 
 def test_messages_are_readable_in_their_columns() -> None:

@@ -43,7 +43,7 @@ def read_page(connection: Connection, page: Page, codec: Codec) -> tuple[list[Ch
         if page.left is not None and len(found) >= page.left:
             return found, None
         reader = readers.setdefault(row.thread, ThreadReader(connection, row.thread, codec))
-        if _fits(reader.decode(row.metadata, "checkpoints", row.key), page.filter):
+        if _fits(reader.object(row.metadata, row.key), page.filter):
             found.append(reader.checkpoint_tuple(row))
     if len(rows) < page.size:
         return found, None

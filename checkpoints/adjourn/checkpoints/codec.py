@@ -11,6 +11,7 @@ constructor. An unknown class comes back as plain data, and the log says so.
 import base64
 import logging
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -78,6 +79,22 @@ def is_plain(value: Any, depth: int = 0) -> bool:
     return True
 
 
+def is_stored_plainly(value: dict[Any, Any]) -> bool:
+    """Whether JSON can say the keys of a dict."""
+    return TAG not in value and all(type(key) is str and _is_unicode(key) for key in value)
+
+
+_NOT_WRITTEN_BY_US = (
+    KeyError,
+    TypeError,
+    AttributeError,
+    IndexError,
+    ArithmeticError,
+    RecursionError,
+    re.error,
+)
+
+
 class Codec:
     """Packs values into JSON trees and unpacks them.
 
@@ -92,14 +109,18 @@ class Codec:
     def encode(self, value: Any, placer: Placer | None = None) -> str:
         """The text of a value. Messages go to `placer`; without one they are written in place.
 
-        Raises `UsageError` for a value that is nested deeper than 200 levels or holds itself.
+        Raises `UsageError` for a value that is nested deeper than 200 levels (those that the stored form needs for a tuple or
+        for a dict with other keys than text count too), that holds itself, or an integer of more digits than Python reads.
         """
         if is_plain(value):
             try:
                 return orjson.dumps(value).decode()
             except TypeError:  # an integer beyond 64 bits or a lone surrogate: tagged below
                 pass
-        return dump(_Packing(self, placer).pack(value))
+        try:
+            return dump(_Packing(self, placer).pack(value))
+        except (TypeError, ValueError) as error:  # JSON has its own bounds, and tags take levels too
+            raise UsageError(f"a value cannot be stored: {error}") from error
 
     def decode(self, text: str, finder: Finder | None = None) -> Any:
         """The value of a text. Raises `ValueError` when the text is not what `encode` writes."""
@@ -119,7 +140,7 @@ class Codec:
         """The value of a JSON tree. Raises `ValueError` when a tag does not fit its value."""
         try:
             return _Unpacking(self, finder).unpack(tree)
-        except (KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError) as error:
+        except _NOT_WRITTEN_BY_US as error:
             raise ValueError(f"not a stored value: {error!r}") from error
 
     # LangGraph's serializer protocol, for whoever asks a saver for its `serde`.
@@ -185,7 +206,7 @@ class _Packing:
         return [self.pack(member) for member in value]
 
     def _pack_dict(self, value: dict[Any, Any]) -> Json:
-        if TAG not in value and all(type(key) is str and _is_unicode(key) for key in value):
+        if is_stored_plainly(value):
             return {key: self.pack(member) for key, member in value.items()}
         return tagged("dict", [[self.pack(key), self.pack(member)] for key, member in value.items()])
 

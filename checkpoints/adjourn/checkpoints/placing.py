@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage
 from sqlalchemy.engine import Connection
 
 from adjourn.checkpoints import statements
-from adjourn.checkpoints.codec import Codec, is_storable
+from adjourn.checkpoints.codec import Codec, is_storable, is_stored_plainly
 from adjourn.checkpoints.message_rows import to_row
 from adjourn.checkpoints.stored_json import Json, Ranges, compress, dump, parse, tagged
 from adjourn.checkpoints.thread_memory import (
@@ -151,7 +151,7 @@ class Placing:
         """The tree of a large list or dict, with its parts stored as rows."""
         if type(value) is list:
             return self._divide_list(value)
-        if any(type(key) is not str for key in value) or "!" in value:
+        if not is_stored_plainly(value):
             return tagged("part", self._value_row(text))
         tree: dict[str, Json] = {}
         for key, member in value.items():

@@ -12,7 +12,7 @@ from adjourn.checkpoints.codec import Codec
 from adjourn.checkpoints.errors import StoredDataError
 from adjourn.checkpoints.message_rows import MessageRow, Mould, mould_of
 from adjourn.checkpoints.placing import hash_of_value
-from adjourn.checkpoints.stored_json import Ranges, expand, parse
+from adjourn.checkpoints.stored_json import Ranges, expand, is_ranges, parse
 from adjourn.checkpoints.thread_memory import Reference, ThreadMemory
 
 GAP = 64  # rows between two ranges that are read along, rather than with a query of their own
@@ -60,6 +60,7 @@ class ThreadReader:
 
     def messages(self, ranges: Ranges) -> list[BaseMessage]:
         """The messages of these ranges, in order; new objects at each call."""
+        self._check(ranges)
         for first, last in _missing(ranges, self._messages):
             values = {"thread": self._thread, "first": first, "last": last}
             for row in statements.read_messages.rows(self._connection, values):
@@ -70,11 +71,18 @@ class ThreadReader:
 
     def parts(self, ranges: Ranges) -> list[Any]:
         """The values of these ranges of `channel_values`, in order."""
+        self._check(ranges)
         for first, last in _missing(ranges, self._values):
             values = {"thread": self._thread, "first": first, "last": last}
             for seq, text, row_hash in statements.read_values.rows(self._connection, values):
                 self._keep_value(seq, text, row_hash)
         return [self._value(seq) for seq in expand(ranges)]
+
+    def _check(self, ranges: Ranges) -> None:
+        if not is_ranges(ranges):
+            raise StoredDataError(
+                "checkpoints", f"thread {self._thread}", "a reference is no pairs of numbers"
+            )
 
     def _message(self, seq: int) -> BaseMessage:
         row = self._messages.get(seq)
@@ -143,16 +151,20 @@ class ThreadReader:
 
     def references(self, text: str, key: str) -> dict[str, Reference]:
         """The `channels` column, parsed."""
-        references = self._tree(text, key)
+        try:
+            references = parse(text)
+        except ValueError as error:
+            raise StoredDataError("checkpoints", key, f"the row does not decode ({error})") from error
         if type(references) is not dict:
             raise StoredDataError("checkpoints", key, "channels is no object")
         return references
 
-    def _tree(self, text: str, key: str) -> Any:
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise StoredDataError("checkpoints", key, f"the row does not decode ({error})") from error
+    def object(self, text: str, key: str) -> dict[Any, Any]:
+        """The value of a column of `checkpoints` that holds an object."""
+        value = self.decode(text, "checkpoints", key)
+        if not isinstance(value, dict):
+            raise StoredDataError("checkpoints", key, "a column holds no object")
+        return value
 
     def checkpoint(self, row: CheckpointRow) -> Checkpoint:
         """The checkpoint of a row, with the values of its channels."""
@@ -161,12 +173,12 @@ class ThreadReader:
             "ts": row.ts,
             "id": row.checkpoint_id,
             "channel_values": self.channels(row),
-            "channel_versions": self.decode(row.channel_versions, "checkpoints", row.key),
-            "versions_seen": self.decode(row.versions_seen, "checkpoints", row.key),
+            "channel_versions": self.object(row.channel_versions, row.key),
+            "versions_seen": self.object(row.versions_seen, row.key),
             "updated_channels": None,
         }
         if row.rest is not None:
-            checkpoint |= self.decode(row.rest, "checkpoints", row.key)
+            checkpoint |= self.object(row.rest, row.key)
         return checkpoint  # type: ignore[return-value]
 
     def writes(
@@ -189,7 +201,7 @@ class ThreadReader:
         return CheckpointTuple(
             config=_config(row, row.checkpoint_id),
             checkpoint=self.checkpoint(row),
-            metadata=self.decode(row.metadata, "checkpoints", row.key),
+            metadata=self.object(row.metadata, row.key),
             parent_config=_config(row, row.parent_id) if row.parent_id else None,
             pending_writes=self.writes(row.namespace, row.checkpoint_id),
         )

@@ -11,6 +11,8 @@ import orjson
 TAG = "!"
 TAG_MARK = '"!"'  # stands in every text that holds a tagged value
 
+LONGEST = 1_000_000  # numbers in one range: no conversation is as long, but a damaged row may say so
+
 Json = Any  # None, bool, int, float, str, list or dict of the same
 Ranges = list[list[int]]  # [[first, last], ...], both included, in order
 
@@ -34,6 +36,17 @@ def expand(ranges: Ranges) -> Iterator[int]:
     """The numbers of ranges, in order."""
     for first, last in ranges:
         yield from range(first, last + 1)
+
+
+def is_ranges(value: Json) -> bool:
+    """Whether this is a list of pairs that can be expanded."""
+    return type(value) is list and all(
+        type(one) is list
+        and len(one) == 2
+        and type(one[0]) is type(one[1]) is int
+        and 0 < one[0] <= one[1] < one[0] + LONGEST
+        for one in value
+    )
 
 
 def compress(numbers: list[int]) -> Ranges:

@@ -21,7 +21,7 @@ from adjourn.checkpoints.schema import (
     namespaces,
     threads,
 )
-from adjourn.checkpoints.stored_json import TAG, Json, expand, parse
+from adjourn.checkpoints.stored_json import TAG, Json, expand, is_ranges, parse
 
 Item = TypeVar("Item")
 
@@ -200,12 +200,12 @@ def _shrink_namespace(connection: Connection, namespace: int, wanted: Callable[[
 def _delta_ancestors(rows: Rows, checkpoint_id: str) -> set[str]:
     """The ancestors back to the nearest stored value of each DeltaChannel of a checkpoint."""
     row = rows[checkpoint_id]
-    counters = _tree("checkpoints", checkpoint_id, row.metadata).get("counters_since_delta_snapshot") or {}
-    open_channels = set(counters) - set(_tree("checkpoints", checkpoint_id, row.channels))
+    counters = _object("checkpoints", checkpoint_id, row.metadata).get("counters_since_delta_snapshot") or {}
+    open_channels = set(counters) - set(_object("checkpoints", checkpoint_id, row.channels))
     needed: set[str] = set()
     while open_channels and (row := rows.get(row.parent_id)) and row.checkpoint_id not in needed:
         needed.add(row.checkpoint_id)
-        open_channels -= set(_tree("checkpoints", row.checkpoint_id, row.channels))
+        open_channels -= set(_object("checkpoints", row.checkpoint_id, row.channels))
     return needed
 
 
@@ -244,7 +244,7 @@ def _roots(connection: Connection, thread: int) -> Iterator[Json]:
         for key, channels, metadata, rest in connection.execute(
             query.where(checkpoints.c.namespace == namespace)
         ):
-            for reference in _tree("checkpoints", key, channels).values():
+            for reference in _object("checkpoints", key, channels).values():
                 yield _as_tagged(reference)
             yield _tree("checkpoints", key, metadata)
             yield _tree("checkpoints", key, rest) if rest else None
@@ -267,14 +267,16 @@ def _collect(tree: Json, used_messages: set[int], used_values: list[int]) -> Non
     elif type(tree) is dict:
         content: Any = tree.get("v")
         match tree.get(TAG):
-            case "messages":
+            case "messages" if is_ranges(content):
                 used_messages.update(expand(content))
-            case "message":
+            case "message" if type(content) is int:
                 used_messages.add(content)
-            case "part":
+            case "part" if type(content) is int:
                 used_values.append(content)
-            case "parts":
+            case "parts" if is_ranges(content):
                 used_values.extend(expand(content))
+            case "messages" | "message" | "part" | "parts" as tag:
+                raise StoredDataError("checkpoints", tag, "what it refers to is no number")
             case _:
                 _collect(list(tree.values()), used_messages, used_values)
 
@@ -284,6 +286,13 @@ def _tree(table: str, key: str, text: str) -> Any:
         return parse(text)
     except ValueError as error:
         raise StoredDataError(table, key, f"the row does not decode ({error})") from error
+
+
+def _object(table: str, key: str, text: str) -> dict[str, Any]:
+    tree = _tree(table, key, text)
+    if type(tree) is not dict:
+        raise StoredDataError(table, key, "a column holds no object")
+    return tree
 
 
 def _delete_rows(connection: Connection, table: sa.Table, thread: int, seqs: Iterable[int]) -> None:
