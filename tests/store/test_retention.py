@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from langchain_core.messages import HumanMessage
+from langgraph.graph import START, MessagesState, StateGraph
 from runs.shop import LIMITS, Shop
 from store.stored_graphs import config, execute, put, scalar
 
@@ -299,3 +300,17 @@ def test_a_dry_run_holds_nothing_that_others_write(
 
     monkeypatch.setattr(retention, "_runs_of", beside_a_writer)
     assert prune(database, ALL, dry_run=True).threads == 2
+
+
+@pytest.mark.parametrize("how", [{"interrupt_before": ["n"]}, {"interrupt_after": ["n"]}])
+def test_c93_a_conversation_without_runs_that_waits_before_a_node_stays(
+    database: Database, looking: SQLAlchemySaver, how: Any
+) -> None:
+    graph = StateGraph(MessagesState).add_node("n", lambda _: {}).add_node("o", lambda _: {})
+    graph.add_edge(START, "n").add_edge("n", "o")
+    for name, settings in (("waits", how), ("over", {})):
+        graph.compile(checkpointer=looking, **settings).invoke(
+            {"messages": [HumanMessage("x")]}, config(name)
+        )
+    assert prune(database, ALL).threads == 1
+    assert scalar(looking, "SELECT thread_id FROM threads") == "waits"

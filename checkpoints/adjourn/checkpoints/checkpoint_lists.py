@@ -7,7 +7,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from sqlalchemy.engine import Connection
 
 from adjourn.checkpoints import statements
-from adjourn.checkpoints.codec import Codec
+from adjourn.checkpoints.codec import Codec, is_unicode
 from adjourn.checkpoints.reading import CheckpointRow, ThreadReader
 
 _COLUMNS = {"source": str, "step": int}  # metadata with a column: the database filters by it
@@ -57,7 +57,7 @@ def _query(page: Page) -> Any:
     columns = {
         name: value
         for name, value in page.filter.items()
-        if name in _COLUMNS and type(value) is _COLUMNS[name]
+        if name in _COLUMNS and type(value) is _COLUMNS[name] and _fits_a_column(value)
     }
     return statements.list_checkpoints(
         thread_id=page.thread_id,
@@ -68,6 +68,13 @@ def _query(page: Page) -> Any:
         behind=page.behind,
         limit=page.size,
     )
+
+
+def _fits_a_column(value: Any) -> bool:
+    """Others are compared here: no row has them, and a server refuses to look."""
+    if isinstance(value, int):
+        return -(2**31) <= value < 2**31
+    return "\0" not in value and is_unicode(value)
 
 
 def _fits(metadata: dict[str, Any], wanted: dict[str, Any]) -> bool:

@@ -81,7 +81,7 @@ def is_plain(value: Any, depth: int = 0) -> bool:
 
 def is_stored_plainly(value: dict[Any, Any]) -> bool:
     """Whether JSON can say the keys of a dict."""
-    return TAG not in value and all(type(key) is str and _is_unicode(key) for key in value)
+    return TAG not in value and all(type(key) is str and is_unicode(key) for key in value)
 
 
 _NOT_WRITTEN_BY_US = (
@@ -170,7 +170,7 @@ class _Packing:
         if kind is str:
             return (
                 value
-                if _is_unicode(value)
+                if is_unicode(value)
                 else tagged("text", _base64(value.encode("utf-8", "surrogatepass")))
             )
         if kind is int:
@@ -278,7 +278,7 @@ def is_storable(value: object) -> bool:
     return isinstance(value, BaseMessage) and value.type != "remove"
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
     if text.isascii():
         return True
     try:

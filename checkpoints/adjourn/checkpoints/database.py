@@ -9,6 +9,7 @@ Short writes of async callers need no thread on SQLite: see `short_writes`.
 
 import asyncio
 import contextvars
+import os
 import sqlite3
 import threading
 import time
@@ -27,7 +28,14 @@ from sqlalchemy.exc import DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import StaticPool
 
 from adjourn.checkpoints.errors import StoreError
-from adjourn.checkpoints.servers import WORKERS, missing_driver, parsed_url, server_engine, transaction
+from adjourn.checkpoints.servers import (
+    WORKERS,
+    missing_driver,
+    parsed_url,
+    server_engine,
+    transaction,
+    understood,
+)
 from adjourn.checkpoints.short_writes import Line, NotNow, Patience, on_thread
 
 T = TypeVar("T")
@@ -107,6 +115,7 @@ class Database:
         self._line_here = threading.local()  # `line`: of the event loop that runs on a thread
         self._lines: weakref.WeakSet[Line] = weakref.WeakSet()
         self._readers: list[Connection] = []  # those that nobody uses now
+        self._process = os.getpid()
         self._setup_lock = threading.Lock()
         self._is_set_up = False
         self._is_closed = False
@@ -117,6 +126,7 @@ class Database:
             if not self.is_sqlite:
                 return server_engine(self.url)
             options: dict[str, Any] = {"poolclass": StaticPool} if self.in_memory else {"pool_size": WORKERS}
+            options["hide_parameters"] = True  # errors are logged, and parameters are what people said
             arguments = {"timeout": BUSY_TIMEOUT_MS / 1000, "cached_statements": CACHED_STATEMENTS}
             engine = sa.create_engine(
                 self.url, connect_args={"check_same_thread": False, **arguments}, **options
@@ -145,7 +155,7 @@ class Database:
             return self.write_unprepared(work)
         if self.is_sqlite:
             return self._read_file(work)
-        with transaction(self.engine, "REPEATABLE READ") as connection:
+        with understood(), transaction(self.engine, "REPEATABLE READ") as connection:
             return work(connection)
 
     def _read_file(self, work: Callable[[Connection], T]) -> T:
@@ -184,7 +194,7 @@ class Database:
     def write_unprepared(self, work: Callable[[Connection], T], *, synced: bool = False) -> T:
         """`write_once`, for the setup itself: nothing is created before."""
         if self._writer is None:
-            with transaction(self.engine, "READ COMMITTED") as connection:
+            with understood(), transaction(self.engine, "READ COMMITTED") as connection:
                 return work(connection)
         with self._patience.holding(self._writer):
             if self._is_closed:
@@ -264,6 +274,7 @@ class Database:
         `short`: a write of what one step brings. On SQLite it is done here and now, unless another thread or process
         writes, or the disk is to be waited for: then it is a thread's.
         """
+        self._check_process()
         loop = asyncio.get_running_loop()
         told: asyncio.Future[T] = loop.create_future()
         if short and self.is_sqlite and self.synchronous != "FULL":
@@ -307,6 +318,7 @@ class Database:
         Raises `StoreError` when the file cannot be opened or is no database, `SchemaVersionError` when it is
         newer than this program.
         """
+        self._check_process()
         if self._is_set_up:
             return
         with self._setup_lock:
@@ -318,6 +330,14 @@ class Database:
                 except (DBAPIError, sqlite3.Error, OSError) as error:
                     raise StoreError(self._why_not_open(error)) from error
                 self._is_set_up = True
+
+    def _check_process(self) -> None:
+        """Raises `StoreError` in a process that was forked from that of the database: the connections are the other one's,
+        and the threads are not there."""
+        if self._process != os.getpid():
+            raise StoreError(
+                "this database was opened before the process was forked; make the saver or the runner in this process"
+            )
 
     def _why_not_open(self, error: Exception) -> str:
         shown = self.url.render_as_string(hide_password=True)
@@ -338,6 +358,9 @@ class Database:
 
         A thread that comes later (LangGraph leaves some behind when a graph fails) gets `StoreError` on SQLite.
         """
+        if self._process != os.getpid():
+            self.engine.dispose(close=False)
+            return
         self._write_pool.shutdown(wait=True)
         self._pool.shutdown(wait=True)
         for line in list(self._lines):

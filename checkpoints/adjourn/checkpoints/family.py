@@ -4,7 +4,7 @@ what they spent, and who is at the top."""
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import CTE, Connection, Select, bindparam, func, literal_column, or_, select
+from sqlalchemy import CTE, Connection, Select, bindparam, func, literal_column, or_, select, tuple_
 
 from adjourn.checkpoints import journal
 from adjourn.checkpoints.compiled import Asked, Statement
@@ -100,11 +100,15 @@ def read_interrupts(
     return found
 
 
-def open_questions(connection: Connection, graph: str, *, limit: int) -> list[tuple[RunRow, Interrupt]]:
-    """The open questions of a graph's waiting runs and of those below them, the oldest first; at most `limit`.
+def open_questions(
+    connection: Connection, graph: str, *, limit: int, behind: Interrupt | None = None
+) -> tuple[list[tuple[RunRow, Interrupt]], Interrupt | None]:
+    """A page of the open questions of a graph's waiting runs and of those below them, the oldest first, `limit` at most.
 
-    Each with the run at the top, which shows it and is answered.
+    Each with the run at the top, which shows it and is answered. Then the question that the next page is `behind`; None:
+    there is none.
     """
+    place = (interrupts.c.created_at, interrupts.c.run_id, interrupts.c.position)
     asking = (
         select(interrupts)
         .join(runs, runs.c.id == interrupts.c.run_id)
@@ -113,15 +117,18 @@ def open_questions(connection: Connection, graph: str, *, limit: int) -> list[tu
             runs.c.status == RunStatus.INTERRUPTED.value,
             or_(runs.c.graph == graph, runs.c.parent_run_id.is_not(None)),
         )
-        .order_by(interrupts.c.created_at, interrupts.c.run_id, interrupts.c.position)
+        .order_by(*place)
         .limit(limit)
     )
+    if behind is not None:
+        asking = asking.where(tuple_(*place) > (behind.created_at, behind.run_id, behind.position))
+    asked = [Interrupt.of(row) for row in connection.execute(asking).mappings()]
     tops: dict[str, RunRow] = {}
     found = []
-    for question in [Interrupt.of(row) for row in connection.execute(asking).mappings()]:
+    for question in asked:
         if question.run_id not in tops:
             tops[question.run_id] = journal.read_run(connection, top(connection, question.run_id))
         run = tops[question.run_id]
         if run.graph == graph and run.status == RunStatus.INTERRUPTED:
             found.append((run, question))
-    return found
+    return found, asked[-1] if len(asked) == limit else None

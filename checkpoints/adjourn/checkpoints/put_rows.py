@@ -10,7 +10,7 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP, ChannelVersions, Checkpoin
 from sqlalchemy.engine import Connection
 
 from adjourn.checkpoints import statements
-from adjourn.checkpoints.codec import Codec
+from adjourn.checkpoints.codec import Codec, is_unicode
 from adjourn.checkpoints.compiled import Check
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import UsageError
@@ -34,11 +34,13 @@ class Where:
 
     @classmethod
     def of(cls, config: RunnableConfig) -> "Where":
-        """What a config names. Raises `UsageError` when it names no thread."""
+        """What a config names. Raises `UsageError` when it names no thread, or one that no database can name."""
         named = config.get("configurable", {})
         thread_id = named.get("thread_id")
         if thread_id is None:
             raise UsageError("a checkpointer needs config={'configurable': {'thread_id': ...}}")
+        if not is_unicode(str(thread_id)):
+            raise UsageError(f"thread_id {thread_id!r} holds half a character; name the thread otherwise")
         return cls(str(thread_id), named.get("checkpoint_ns") or "", named.get("checkpoint_id") or None)
 
     @property

@@ -159,7 +159,7 @@ class ThreadReader:
             raise StoredDataError("checkpoints", key, "channels is no object")
         return references
 
-    def object(self, text: str, key: str) -> dict[Any, Any]:
+    def object(self, text: str, key: str) -> Any:
         """The value of a column of `checkpoints` that holds an object."""
         value = self.decode(text, "checkpoints", key)
         if not isinstance(value, dict):

@@ -16,7 +16,8 @@ from adjourn.checkpoints.database import Database, now
 from adjourn.checkpoints.errors import RunBusy, UsageError
 from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.checkpoints.run_schema import audit, calls, events, flow_steps, interrupts, runs, steps
-from adjourn.checkpoints.schema import threads
+from adjourn.checkpoints.schema import checkpoints, namespaces, threads
+from adjourn.checkpoints.stored_json import parse
 from adjourn.checkpoints.thread_ops import Rows, batches, delete_threads, hold, shrink
 
 THREADS_AT_ONCE = 20  # in one transaction: a few milliseconds each, while others wait
@@ -61,7 +62,7 @@ def prune(database: Database, policy: Policy, *, dry_run: bool = False) -> Remov
     """Take away old runs, and the threads that hold nothing else.
 
     A thread with a run that works, waits or can be taken up again is left alone, and so is one without runs that
-    waits at an interrupt. Runs of specialists go with the run that they worked for. Where newer runs stay, the
+    waits, at an interrupt or before a node, or that was left in the middle. Runs of specialists go with the run that they worked for. Where newer runs stay, the
     conversation stays whole as it stands now; its checkpoints from before are gone, with the way back to them.
 
     `dry_run`: nothing is changed, the result says what would be.
@@ -195,11 +196,33 @@ def _newest_and_since(rows: Rows, since: str) -> set[str]:
 
 
 def _is_old(connection: Connection, thread_id: str, policy: Policy) -> bool:
-    """Whether a thread without runs was last used before, and does not wait at an interrupt."""
-    used = sa.select(threads.c.updated_at).where(threads.c.thread_id == thread_id)
-    updated_at = connection.execute(used).scalar()
+    """Whether a thread without runs was last used before, and does not wait, at an interrupt or before a node."""
+    root = sa.and_(namespaces.c.thread == threads.c.id, namespaces.c.ns == "")
+    newest = sa.and_(
+        checkpoints.c.namespace == namespaces.c.id, checkpoints.c.checkpoint_id == threads.c.checkpoint_id
+    )
+    tree = threads.outerjoin(namespaces, root).outerjoin(checkpoints, newest)
+    used = sa.select(threads.c.updated_at, checkpoints.c.channels).select_from(tree)
+    row = connection.execute(used.where(threads.c.thread_id == thread_id)).one_or_none()
+    if row is None or row.updated_at >= policy.before or _is_due(row.channels or "{}"):
+        return False
     waits = sa.select(_waiting.c.waits).where(_waiting.c.thread_id == thread_id)
-    return updated_at is not None and updated_at < policy.before and not connection.execute(waits).scalar()
+    return not connection.execute(waits).scalar()
+
+
+def _is_due(channels: str) -> bool:
+    """Whether a node is to run next: LangGraph tells it by channels that it empties when the node begins."""
+    try:
+        names: Any = parse(channels)
+    except ValueError:
+        return True  # nothing is known of a damaged row, and it is in no other's way
+    given = names if isinstance(names, dict) else {}
+    return any(
+        name == "__start__"
+        or name.startswith("branch:to:")
+        or (name == "__pregel_tasks" and held != {"v": []})
+        for name, held in given.items()
+    )
 
 
 def _with_specialists(connection: Connection, run_ids: Sequence[str]) -> list[str]:

@@ -36,7 +36,7 @@ class Rider:
 
     __slots__ = ("arrived", "stored", "told", "work")
 
-    def __init__(self, work: Work, told: Callable[[], None]) -> None:
+    def __init__(self, work: Work, told: Callable[[], object]) -> None:
         self.work = work
         self.told = told
         self.arrived = False

@@ -10,7 +10,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    DisconnectionError,
+    InterfaceError,
+    OperationalError,
+)
 
 from adjourn.checkpoints.errors import StoreError
 
@@ -67,6 +74,7 @@ def server_engine(url: sa.URL) -> Engine:
     engine = sa.create_engine(
         url,
         connect_args=told,
+        hide_parameters=True,  # errors are logged, and parameters are what people said
         pool_size=WORKERS,
         max_overflow=WORKERS,
         isolation_level="AUTOCOMMIT" if url.get_driver_name() == "psycopg" else "READ COMMITTED",
@@ -132,6 +140,28 @@ def transaction(engine: Engine, isolation: str) -> Iterator[Connection]:
         finally:
             if not connection.invalidated:
                 del connection.info[_TO_BEGIN]
+
+
+_TOO_LARGE = frozenset(
+    {1153, 2006, 2013}
+)  # MySQL's: a packet too large, or the connection went away, as it does then
+
+
+@contextmanager
+def understood() -> Iterator[None]:
+    """What a server cannot hold, said as such."""
+    try:
+        yield
+    except DataError as error:
+        raise StoreError(
+            f"the database cannot hold this: {error.orig}; ids and names have at most 255 characters, and no NUL"
+        ) from error
+    except (OperationalError, InterfaceError) as error:
+        if not _TOO_LARGE.intersection(getattr(error.orig, "args", ())[:1]):
+            raise
+        raise StoreError(
+            f"the connection was lost: {error.orig}; MySQL ends it when a value is larger than its max_allowed_packet"
+        ) from error
 
 
 def begin(connection: Connection) -> None:

@@ -2,15 +2,21 @@
 
 import asyncio
 import concurrent.futures
+import logging
+import os
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from adjourn.checkpoints.errors import UsageError
+
 T = TypeVar("T")
+log = logging.getLogger("adjourn.run")
 
 # Seconds. The system may hand Ctrl-C to any thread, and then nothing wakes the one that waits for a lock and
 # would have to act on it: so it looks up now and then.
 LOOK_S = 0.2
+CLOSE_S = 30.0  # for tasks to write their end; one that does not let itself be cancelled is left behind
 
 
 class Background:
@@ -20,26 +26,44 @@ class Background:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._process = os.getpid()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`. A KeyboardInterrupt cancels it, waits for its end, and is raised again."""
-        future = asyncio.run_coroutine_threadsafe(work, self._running_loop())
+        """The result of `work`. A KeyboardInterrupt cancels it, waits for its end, and is raised again.
+
+        Raises `UsageError` where it would wait for ever: on the loop itself, and in a process that was forked from that of
+        the loop.
+        """
+        problem = self._why_not()
+        if problem is not None:
+            work.close()
+            raise UsageError(problem)
+        task: concurrent.futures.Future[asyncio.Task[Any] | None] = concurrent.futures.Future()
+
+        async def noted() -> T:
+            task.set_result(asyncio.current_task())
+            return await work
+
+        future = asyncio.run_coroutine_threadsafe(noted(), self._running_loop())
         try:
             while not future.done():
                 concurrent.futures.wait([future], timeout=LOOK_S)
             return future.result()
         except KeyboardInterrupt:
-            self._take_back(future)
+            own = task.result()
+            future.cancel()  # it counts as cancelled at once; what it stands for must first write its end
+            asyncio.run_coroutine_threadsafe(_wait([own] if own else []), self._running_loop()).result()
             raise
 
-    def _take_back(self, future: "concurrent.futures.Future[Any]") -> None:
-        done = threading.Event()
-        loop = self._running_loop()
-        # the future below counts as cancelled at once; what it stands for must first write its end
-        tasks = asyncio.run_coroutine_threadsafe(_all_tasks(), loop).result()
-        future.cancel()
-        asyncio.run_coroutine_threadsafe(_wait(tasks), loop).add_done_callback(lambda _: done.set())
-        done.wait()
+    def _why_not(self) -> str | None:
+        if threading.current_thread() is self._thread:
+            return (
+                "this is called on the runner's own event loop, which would wait for itself; await the method without "
+                "`_sync` instead"
+            )
+        if os.getpid() != self._process:
+            return "this runner was made before the process was forked; make one in this process"
+        return None
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -58,24 +82,24 @@ class Background:
             self._loop = self._thread = None
         if loop is None or thread is None:
             return
+        if os.getpid() != self._process:  # they are another process's
+            return
         asyncio.run_coroutine_threadsafe(_end_all(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
 
 
-async def _all_tasks() -> list["asyncio.Task[Any]"]:
-    return [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-
-
-async def _wait(tasks: list["asyncio.Task[Any]"]) -> None:
+async def _wait(tasks: list["asyncio.Task[Any]"], timeout_s: float | None = None) -> None:
     running = [task for task in tasks if not task.done()]
     if running:
-        await asyncio.wait(running)
+        _, left = await asyncio.wait(running, timeout=timeout_s)
+        for task in left:
+            log.warning("a task does not end when it is cancelled, and is left behind: %s", task.get_name())
 
 
 async def _end_all() -> None:
-    tasks = await _all_tasks()
+    tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     for task in tasks:
         task.cancel()
-    await _wait(tasks)
+    await _wait(tasks, CLOSE_S)

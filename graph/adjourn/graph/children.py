@@ -174,6 +174,8 @@ class Working:
                 self._check_number(connection, name)
                 told = starts.store(connection, starts.dated(row, runner.lease_s), runner.masker)
                 return Begun(journal.read_run(connection, row.id), told)
+            if not _is_of(known, row):  # somebody gave their run this id
+                raise ToolError(say("delegation.taken", language_of(self._run.input), run=row.id))
             if known.status not in _AGAIN or _waits(connection, known):
                 return Begun(known, [])
             event = _AGAIN[known.status]
@@ -207,6 +209,15 @@ class Working:
 
 def _path(parent: RunRow, name: str) -> str:
     return f"{parent.path}/{name}" if parent.path else name
+
+
+def _is_of(known: RunRow, row: RunRow) -> bool:
+    """Whether this run works for the call that the other one is to work for."""
+
+    def call_of(run: RunRow) -> tuple[object, ...]:
+        return run.parent_run_id, run.parent_step, run.parent_call_id
+
+    return call_of(known) == call_of(row)
 
 
 def _find(connection: Connection, run_id: str) -> RunRow | None:

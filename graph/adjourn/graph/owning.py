@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import math
 import os
 import socket
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -57,6 +58,7 @@ from adjourn.nodes.sealing import Keyring
 
 T = TypeVar("T")
 OnBegun = Callable[[RunRow], None]
+LEAST_LEASE_S = 0.05  # below, its renewals would be all that a process does
 log = logging.getLogger("adjourn.run")
 
 
@@ -103,7 +105,7 @@ class Owning:
                 self.database, key, self._secret
             )  # what is missing or wrong is said now
         self._may_answer = may_answer or may_answer_of(graph)
-        self.lease_s = lease_s
+        self.lease_s = _checked_lease(lease_s)
         self.owner = f"{socket.gethostname()}:{os.getpid()}"
         self.signature = signature_of(graph)
         self._driving: dict[str, _Driving] = {}
@@ -285,8 +287,7 @@ class Owning:
             return begun
 
         begun = await self.database.awrite(work, short=short)
-        if on_begun is not None:
-            on_begun(begun.run)
+        _say_begun(on_begun, begun.run)
         for event in begun.told:
             self._to_all(heard)(event)
         return await self.get(begun.run.id)
@@ -319,8 +320,7 @@ class Owning:
 
         begun, found = await self.database.awrite(work, short=short)
         run = begun.run
-        if on_begun is not None:
-            on_begun(run)
+        _say_begun(on_begun, run)
         for event in begun.told:
             listener(event)
         if run.cancel_requested_at is not None:
@@ -363,6 +363,24 @@ def _found(connection: Connection, run: RunRow) -> Found | None:
     """What the owner of a new run needs to know; None: it is not ours, or old, and there may be much to read."""
     is_new = run.status == RunStatus.RUNNING and run.steps == 0
     return Found.read(connection, run) if is_new else None
+
+
+def _checked_lease(lease_s: float) -> float:
+    """Raises `UsageError` for a lease that would be renewed without a pause, or never end."""
+    is_number = isinstance(lease_s, int | float) and math.isfinite(lease_s)
+    if not is_number or lease_s < LEAST_LEASE_S:
+        raise UsageError(f"lease_s is a number of seconds from {LEAST_LEASE_S:g}, not {lease_s!r}")
+    return lease_s
+
+
+def _say_begun(on_begun: OnBegun | None, run: RunRow) -> None:
+    """Tell who waits for it. What that raises is logged: the run is begun, and somebody has to drive it."""
+    if on_begun is None:
+        return
+    try:
+        on_begun(run)
+    except Exception:
+        log.exception("`on_begun` failed on run %s", run.id)
 
 
 def _harmless(on_event: Listener | None) -> Listener:

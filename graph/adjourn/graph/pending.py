@@ -21,7 +21,11 @@ _OURS = {"id", "call_id", "response_schema"}  # what each question of ours has
 def is_ours(pending: Pending) -> bool:
     """Whether it is the one that carries all our questions, and not one of somebody's own node."""
     asked = pending.value.get("questions") if isinstance(pending.value, dict) else None
-    return isinstance(asked, list) and all(isinstance(one, dict) and one.keys() >= _OURS for one in asked)
+    return (
+        isinstance(asked, list)
+        and bool(asked)
+        and all(isinstance(one, dict) and one.keys() >= _OURS for one in asked)
+    )
 
 
 def asks_itself(pending: Pending) -> bool:

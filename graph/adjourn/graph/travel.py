@@ -109,7 +109,8 @@ class TimeTravel(Answering):
 
         def begin(connection: Connection) -> Begun:
             seed_thread(connection, self._codec(), run.thread_id, {"messages": history})
-            return Begun(run, starts.store(connection, run))
+            told = starts.store(connection, run)
+            return Begun(journal.read_run(connection, run.id), told)
 
         return await self._own(begin, on_event, short=False)
 

@@ -158,6 +158,10 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "{specialist} stopped before it had an answer ({reason}); what it found is in data.",
         "zh": "{specialist} 没有得出答案就停止了（{reason}）；已找到的内容在 data 中。",
     },
+    "delegation.taken": {
+        "en": "No run could begin for this task: its id {run} is taken by another run.",
+        "zh": "无法为该任务开始运行：编号 {run} 已被其他运行占用。",
+    },
     "delegation.failed": {
         "en": "{specialist} could not work: {why} Hand the task out again if it is still needed.",
         "zh": "{specialist} 无法工作：{why} 如果仍然需要，请重新委派。",

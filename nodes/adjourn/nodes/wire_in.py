@@ -163,13 +163,20 @@ def usage_of(metadata: UsageMetadata | None) -> Usage | None:
         return None
     cache: Mapping[str, Any] = metadata.get("input_token_details", {})
     return Usage(
-        input_tokens=metadata["input_tokens"],
-        output_tokens=metadata["output_tokens"],
-        cached_tokens=cache.get("cache_read") or 0,
-        reasoning_tokens=metadata.get("output_token_details", {}).get("reasoning") or 0,
-        cache_write_tokens=sum(cache.get(key) or 0 for key in _CACHE_WRITES),
+        input_tokens=_count(metadata["input_tokens"]),
+        output_tokens=_count(metadata["output_tokens"]),
+        cached_tokens=_count(cache.get("cache_read")),
+        reasoning_tokens=_count(metadata.get("output_token_details", {}).get("reasoning")),
+        cache_write_tokens=_count(sum(cache.get(key) or 0 for key in _CACHE_WRITES)),
     )
 
+
+def _count(reported: int | None) -> int:
+    """What a report says, in the bounds of what can be stored: a wrong one must not cost the turn."""
+    return max(0, min(reported or 0, MOST_TOKENS))
+
+
+MOST_TOKENS: Final = 100_000_000  # of one turn: more is a mistake, and a sum of them would not fit its column
 
 # Anthropic tells how long what it cached is kept; then the first of them is 0.
 _CACHE_WRITES: Final = ("cache_creation", "ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")

@@ -7,6 +7,7 @@ former life or anywhere else, is taken over by a sweep after its lease.
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -26,6 +27,7 @@ SWEEP_S = 5.0  # a dead process is missed for a lease anyhow; one small read eac
 MOST_AT_ONCE = (
     16  # taken over in one sweep: a server that comes back does not start a thousand models at once
 )
+AGAIN_S = 30.0  # until a run that could not be taken over is tried again
 DRAIN_S = 30.0  # a step in hand may take as long as a model call
 
 Drive = Callable[[OnBegun], Coroutine[Any, Any, Run]]
@@ -41,6 +43,9 @@ class Hosting:
         self._sweep_s = min(sweep_s, runner.lease_s)
         self._driving: dict[str, asyncio.Task[Run]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._later: dict[
+            str, float
+        ] = {}  # when a run that could not be taken over is tried again, monotonic
         self._draining: asyncio.Task[Sequence[str]] | None = None
 
     async def begin(self, drive: Drive) -> str:
@@ -118,14 +123,20 @@ class Hosting:
 
     async def take_over(self) -> None:
         """Take over the runs of this app whose owner died or handed them back, or whose questions have expired."""
-        graph = self.runner.name
-        lost = await self.runner.database.aread(partial(queue.unowned, graph=graph, limit=MOST_AT_ONCE))
+        at = time.monotonic()
+        self._later = {run_id: moment for run_id, moment in self._later.items() if moment > at}
+        wanted = partial(queue.unowned, graph=self.runner.name, limit=MOST_AT_ONCE, apart=list(self._later))
+        lost = await self.runner.database.aread(wanted)
         expired = await self.runner.expire()
         for run_id in [*(one.id for one in lost), *expired][:MOST_AT_ONCE]:
-            # an owner elsewhere may have been first, or the run has just ended
-            with contextlib.suppress(RunBusy, NotResumable, Refused):
+            try:
                 await self.begin(partial(self._recover, run_id))
                 log.info("run %s was taken over", run_id)
+            except (RunBusy, NotResumable, Refused):
+                pass  # an owner elsewhere was first, or the run has just ended
+            except Exception as error:  # one that this app cannot go on with is in no other's way
+                self._later[run_id] = time.monotonic() + AGAIN_S
+                log.warning("run %s could not be taken over: %s: %s", run_id, type(error).__name__, error)
 
     def _recover(self, run_id: str, on_begun: OnBegun) -> Coroutine[Any, Any, Run]:
         return self.runner.recover(run_id, on_begun=on_begun)

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
 
-from adjourn.checkpoints import journal
+from adjourn.checkpoints import journal, thread_ops
 from adjourn.checkpoints.errors import NotAllowed, RunBusy, RunNotFound, UsageError
 from adjourn.checkpoints.records import RunRow
 from adjourn.graph.owning import OnBegun
@@ -139,7 +139,9 @@ def _thread_is_open_to(caller: Caller) -> Admit:
 
     def admit(connection: Connection, run: RunRow) -> None:
         others = journal.list_runs(connection, thread_id=run.thread_id, limit=1)
-        if any(not owns(caller, one) for one in others):
+        # a conversation that no run tells of was brought over, or is another program's: nobody knows whose it is
+        unknown = not others and not caller.sees_all and thread_ops.has_checkpoints(connection, run.thread_id)
+        if unknown or any(not owns(caller, one) for one in others):
             raise NotAllowed(caller.name, f"go on with thread {run.thread_id}: it is somebody else's")
 
     return admit
