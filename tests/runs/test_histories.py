@@ -181,3 +181,20 @@ async def test_c87_the_history_is_stored_with_the_run_before_anything_runs(house
 def test_c87_for_a_script(house):
     runner = house.runner(["", *ANEW])
     assert runner.run_from_history_sync(OPENAI, VALUES).answer == "done"
+
+
+async def test_c66_who_follows_a_run_from_a_history_hears_its_first_words(house):
+    runner, began = house.runner([says(["a ", "b ", "c "], each_s=0.05)]), asyncio.Event()
+    ids: list[str] = []
+
+    def hear(event):
+        ids.append(event.run_id)
+        began.set()
+
+    driving = asyncio.create_task(
+        runner.run_from_history([{"role": "user", "content": "hello"}], on_event=hear)
+    )
+    await began.wait()
+    words = [event.word async for event in runner.follow(ids[0])]
+    await driving
+    assert "text_delta" in words

@@ -1,6 +1,6 @@
 """LangGraph's own `interrupt()` in a node of one's own is a question like any other (C-37)."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from langgraph.graph import END, START, StateGraph
@@ -273,3 +273,17 @@ async def test_c37_a_tool_that_swallows_it_harms_nobody(house, is_async):
     assert (run.status, [one.outcome for one in run.calls]) == ("finished", ["ok", "ok"])
     assert "swallowed" in run.calls[0].result
     assert shop.count("restart_service") == 1
+
+
+async def test_c37_a_question_without_questions_is_its_nodes_own_and_waits_for_an_answer(url):
+    async def gate(state: RunState) -> RunState:
+        told.append(interrupt({"questions": []}))
+        return {}
+
+    told: list[Any] = []
+    with Runner(own_graph(gate), url) as runner:
+        run = await runner.start("go")
+        assert (run.status, len(run.interrupts)) == ("interrupted", 1)
+        assert await runner.expire() == []
+        await runner.resume(run.id, {run.interrupts[0].id: {"value": "yes"}})
+    assert told

@@ -3,12 +3,15 @@
 import json
 
 import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.graph import START, MessagesState, StateGraph
 from server import served_app
 from server.conftest import Api, until
 
 from adjourn.checkpoints.errors import UsageError
+from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.graph.cli import main
-from adjourn.graph.server import Access, read_tokens
+from adjourn.graph.server import Access, inbox_routes, read_tokens
 from adjourn.graph.server.access import access_for, digest, is_loopback, tokens_of_file
 
 WANG, LI, ZHAO = "wang-token-0123456789", "li-token-0123456789", "zhao-token-0123456789"
@@ -206,3 +209,24 @@ def test_c85_a_page_behind_a_proxy_is_known_by_the_name_that_was_allowed(serve):
         headers = {"Origin": origin, "Host": "127.0.0.1:8321"}
         assert api.post("/runs", json={"message": "go"}, headers=headers).status_code == status, origin
     assert api.get("/me", headers={"Host": "ops.example"}).status_code == 200
+
+
+def test_c85_a_conversation_that_no_run_tells_of_is_nobodys_to_go_on_with(serve):
+    served = serve(served_app.plain, access=Access(TOKENS))
+    graph = StateGraph(MessagesState).add_node("n", lambda _: {}).add_edge(START, "n")
+    with SQLAlchemySaver(served.runner.database.url.render_as_string(hide_password=False)) as saver:
+        config = {"configurable": {"thread_id": "t1"}}
+        graph.compile(checkpointer=saver).invoke({"messages": [HumanMessage("of somebody")]}, config)
+    refused = served.api(LI).post("/runs", json={"message": "what was said?", "thread_id": "t1"})
+    assert (refused.status_code, refused.json()["type"]) == (403, "urn:adjourn:not_allowed")
+
+
+def test_c85_a_caller_sees_their_questions_behind_those_of_many_others(serve, monkeypatch):
+    monkeypatch.setattr(inbox_routes, "MOST_QUESTIONS", 2)
+    served = serve(access=Access(TOKENS), runner={"may_answer": lambda question, person: False})
+    wang, li, _ = people(served)
+    for _ in range(5):
+        wang.start()
+    own = li.start()
+    assert [one["run_id"] for one in li.get("/inbox").json()["questions"]] == [own["id"]]
+    assert len(wang.get("/inbox").json()["questions"]) == 2

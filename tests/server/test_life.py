@@ -12,7 +12,9 @@ import pytest
 from server import served_app
 from server.conftest import Api, Process, frames, until
 
+from adjourn.checkpoints.database import Database
 from adjourn.graph import Runner, starts
+from adjourn.graph.server.hosting import Hosting
 
 BUSY = served_app.BUSY
 
@@ -229,3 +231,38 @@ def test_a_server_that_goes_takes_no_more_work(serve):
     assert api.get("/healthz").status_code == 200
     served.stop()
     assert refuses(api)
+
+
+async def test_c91_a_run_that_cannot_be_taken_over_is_in_no_others_way(tmp_path, caplog):
+    database = Database(f"sqlite:///{tmp_path / 'adjourn.db'}")
+    with Runner(served_app.plain(), database) as runner:
+        for number, run_id in enumerate(
+            ("run_first", "run_second")
+        ):  # the older one comes first in each sweep
+            row = starts.new_run(
+                "go",
+                thread_id=run_id,
+                by=None,
+                run_id=run_id,
+                graph=runner.name,
+                signature=runner.signature,
+                owner="dead",
+                lease_s=number - 9,
+            )
+            database.write(lambda connection, row=row: starts.store(connection, row))
+        recover = runner.recover
+
+        async def recovering(run_id, **settings):
+            if run_id == "run_first":
+                raise RuntimeError("what it needs is not there")
+            return await recover(run_id, **settings)
+
+        runner.recover = recovering
+        hosting = Hosting(runner)
+        await hosting.take_over()
+        await hosting.wait("run_second", 30)
+        assert (await runner.get("run_second")).status == "finished"
+        assert caplog.text.count("run_first could not be taken over") == 1
+        await hosting.take_over()  # it is tried again, but not at once
+        assert caplog.text.count("run_first could not be taken over") == 1
+    database.close()

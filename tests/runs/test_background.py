@@ -1,0 +1,140 @@
+"""The loop behind `start_sync` and the others: where it would wait for ever, it says so (C-59, C-62)."""
+
+import _thread
+import asyncio
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from adjourn.checkpoints.errors import UsageError
+from adjourn.graph import Runner, build_react
+from adjourn.graph import background as background_module
+from adjourn.graph.background import Background
+from adjourn.nodes import ScriptedModel
+
+
+def test_on_its_own_loop_it_is_refused(house):
+    runner = house.runner(["done"])
+    said: list[str] = []
+
+    def listener(event: Any) -> None:
+        try:
+            runner.cancel_sync(event.run_id)
+        except UsageError as error:
+            said.append(str(error))
+
+    assert runner.start_sync("go", on_event=listener).status == "finished"
+    assert said and all("await the method without `_sync`" in one for one in said)
+
+
+def test_c62_ctrl_c_waits_for_what_was_called_and_for_nothing_else():
+    background, ended = Background(), threading.Event()
+    beside = threading.Thread(target=lambda: background.run(for_long(ended)))
+
+    async def interrupted() -> None:
+        _thread.interrupt_main()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            seen.append("wrote its end")
+
+    seen: list[str] = []
+    beside.start()
+    with pytest.raises(KeyboardInterrupt):
+        background.run(interrupted())
+    assert seen == ["wrote its end"]
+    assert beside.is_alive()  # another run of this runner goes on
+    ended.set()
+    beside.join(60)
+    background.close()
+
+
+async def for_long(ended: threading.Event) -> None:
+    while not ended.is_set():  # noqa: ASYNC110 - set by another thread
+        await asyncio.sleep(0.01)
+
+
+def test_closing_leaves_behind_what_does_not_let_itself_be_cancelled(monkeypatch, caplog):
+    monkeypatch.setattr(background_module, "CLOSE_S", 0.05)
+    background = Background()
+
+    async def stubborn() -> None:
+        while True:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                tries.append(1)
+
+    async def begin() -> None:
+        kept.append(asyncio.create_task(stubborn(), name="stubborn"))
+        await asyncio.sleep(0)
+
+    kept: list[Any] = []
+    tries: list[int] = []
+    background.run(begin())
+    background.close()
+    assert tries
+    assert "left behind: stubborn" in caplog.text
+
+
+FORKED = """
+import asyncio, os, sys
+from adjourn.graph import Runner, build_react
+from adjourn.nodes import ScriptedModel
+
+def runner():
+    return Runner(build_react(ScriptedModel(turns=["done"] * 3, check=False), []), {url!r})
+
+def told(work):
+    try:
+        return work().status
+    except Exception as error:
+        return str(error)
+
+mine = runner()
+mine.start_sync("go")
+child = os.fork()
+if child == 0:
+    print(told(lambda: mine.start_sync("go")))
+    print(told(lambda: asyncio.run(mine.start("go"))))
+    mine.close()
+    with runner() as own:
+        print(told(lambda: own.start_sync("go")))
+    sys.stdout.flush()
+    os._exit(0)
+os.waitpid(child, 0)
+print(told(lambda: mine.start_sync("go")))
+mine.close()
+"""
+
+
+def test_in_a_forked_process_a_runner_of_before_says_so_and_one_of_its_own_works(url):
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED.format(url=url)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    refused, refused_too, of_its_own, of_the_parent = done.stdout.splitlines()
+    assert "before the process was forked" in refused
+    assert "before the process was forked" in refused_too
+    assert (of_its_own, of_the_parent) == ("finished", "finished")
+
+
+@pytest.mark.parametrize("lease_s", [0, -1, float("nan"), float("inf"), "x", None])
+def test_a_lease_that_is_none_is_refused(url, lease_s):
+    with pytest.raises(UsageError, match=r"lease_s is a number of seconds from 0.05"):
+        Runner(build_react(ScriptedModel(turns=[]), []), url, lease_s=lease_s)
+
+
+async def test_who_is_told_that_a_run_has_begun_and_fails_leaves_it_to_its_owner(house, caplog):
+    def told(row: Any) -> None:
+        raise RuntimeError("of the one who was told")
+
+    run = await house.runner(["done"]).start("go", on_begun=told)
+    assert run.status == "finished"
+    assert "`on_begun` failed" in caplog.text
