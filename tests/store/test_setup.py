@@ -14,7 +14,7 @@ from store.stored_graphs import config, put, scalar, values_of
 
 from adjourn.checkpoints import setup
 from adjourn.checkpoints.database import Database, format_time, now
-from adjourn.checkpoints.errors import SchemaVersionError, StoreError
+from adjourn.checkpoints.errors import SchemaVersionError, StoreError, UsageError
 from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.checkpoints.schema import metadata, schema_version
 from adjourn.checkpoints.setup import VERSION
@@ -208,3 +208,38 @@ def test_c90_a_process_that_froze_in_a_transaction_does_not_hold_its_row_for_eve
     finally:
         frozen.close()
         other.close()
+
+
+def test_an_error_of_the_database_tells_nothing_of_what_was_stored(database: Database) -> None:
+    twice = "INSERT INTO threads (thread_id, generation, created_at, updated_at) VALUES (:said, 0, '', '')"
+    database.write(lambda connection: connection.execute(sa.text(twice), {"said": "my secret"}))
+    with pytest.raises(DBAPIError) as caught:
+        database.write(lambda connection: connection.execute(sa.text(twice), {"said": "my secret"}))
+    assert "parameters hidden" in str(caught.value)
+
+
+def test_a_thread_that_no_database_can_name_is_refused_in_words(database: Database) -> None:
+    saver = SQLAlchemySaver(database)
+    with pytest.raises(UsageError, match="half a character"):
+        put(saver, config("\ud800"), {"a": 1})
+    if database.is_sqlite:
+        return  # it takes any other name
+    with pytest.raises(StoreError, match="at most 255 characters"):
+        put(saver, config("x" * 256), {"a": 1})
+
+
+def test_a_list_by_what_no_row_has_is_empty(database: Database) -> None:
+    saver = SQLAlchemySaver(database)
+    put(saver, config(), {"a": 1})
+    for wanted in ({"source": "a\0"}, {"source": "\ud800"}, {"step": 2**40}, {"step": 2**70}):
+        assert list(saver.list(config(), filter=wanted)) == []
+
+
+def test_a_value_larger_than_mysql_takes_names_the_setting(database: Database) -> None:
+    if database.engine.dialect.name not in ("mysql", "mariadb"):
+        pytest.skip("the others take it")
+    most = database.read(lambda c: c.exec_driver_sql("SELECT @@max_allowed_packet").scalar_one())
+    saver = SQLAlchemySaver(database)
+    with pytest.raises(StoreError, match="max_allowed_packet"):
+        put(saver, config(), {"a": "x" * (most + 1000)})
+    put(saver, config(), {"a": "x"})

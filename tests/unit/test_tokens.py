@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from adjourn.nodes import tokens
 from adjourn.nodes.tokens import PER_BLOCK, PER_CALL, PER_MESSAGE, counter_for, estimate
+from adjourn.nodes.wire_in import MOST_TOKENS, usage_of
 
 PROSE = (
     "The payment service answers with errors since the last release. Look at the connection pool first: "
@@ -246,3 +247,9 @@ def test_c76_what_goes_back_to_its_provider_is_counted() -> None:
     assert thought == plain + estimate("hm " * 100)
     found = {"type": "web_search_tool_result", "content": [{"title": "t" * 400}]}
     assert count(said(text, found)) > plain + 50
+
+
+def test_a_report_beyond_all_reason_is_cut_to_what_can_be_stored() -> None:
+    used = usage_of({"input_tokens": 2**70, "output_tokens": -3, "total_tokens": 0})
+    assert used is not None
+    assert (used.input_tokens, used.output_tokens) == (MOST_TOKENS, 0)
