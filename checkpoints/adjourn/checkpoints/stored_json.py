@@ -40,13 +40,14 @@ def expand(ranges: Ranges) -> Iterator[int]:
 
 def is_ranges(value: Json) -> bool:
     """Whether this is a list of pairs that can be expanded."""
-    return type(value) is list and all(
-        type(one) is list
-        and len(one) == 2
-        and type(one[0]) is type(one[1]) is int
-        and 0 < one[0] <= one[1] < one[0] + LONGEST
-        for one in value
-    )
+    return type(value) is list and all(map(_is_range, value))
+
+
+def _is_range(one: Json) -> bool:
+    if type(one) is not list or len(one) != 2 or not (type(one[0]) is type(one[1]) is int):
+        return False
+    first, last = int(one[0]), int(one[1])
+    return 0 < first <= last < first + LONGEST
 
 
 def compress(numbers: list[int]) -> Ranges:
