@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -66,3 +66,6 @@ class Visitor:
     def numbers(self) -> list[object]:
         """The numbers of the stored events that the page took, in order."""
         return [one["number"] for one in self.events if one["number"] is not None]
+
+
+Visit = Callable[..., Visitor]

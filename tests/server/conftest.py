@@ -167,6 +167,23 @@ def chromium() -> Iterator[Any]:
     yield from launched()
 
 
+@pytest.fixture
+def visit(chromium: Any) -> Iterator[Any]:
+    """Opens pages, each as a person of their own; none of them may have complained."""
+    from server.browsers import Visitor
+
+    made: list[Visitor] = []
+
+    def visitor(url: str, **settings: str) -> Visitor:
+        made.append(Visitor(chromium, url, **settings))
+        return made[-1]
+
+    yield visitor
+    for one in made:
+        one.context.close()
+    assert [one.troubles for one in made if one.troubles] == []
+
+
 # Real processes, forked from one that has imported everything: a start takes milliseconds, not seconds.
 os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
 PROCESSES = multiprocessing.get_context("forkserver")

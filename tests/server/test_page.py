@@ -2,34 +2,16 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
 
-import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 from server import served_app
-from server.browsers import Visitor
+from server.browsers import Visit
 from server.conftest import Api, until
 
 from adjourn.graph.server import Access
 from adjourn.graph.server.access import digest
 
 WANG, LI = "wang-token-0123456789", "li-token-0123456789"
-Visit = Callable[..., Visitor]
-
-
-@pytest.fixture
-def visit(chromium: Browser) -> Iterator[Visit]:
-    """Opens pages, each as a person of their own; none of them may have complained."""
-    made: list[Visitor] = []
-
-    def visitor(url: str, **settings: str) -> Visitor:
-        made.append(Visitor(chromium, url, **settings))
-        return made[-1]
-
-    yield visitor
-    for one in made:
-        one.context.close()
-    assert [one.troubles for one in made if one.troubles] == []
 
 
 def question(page: Page):

@@ -8,6 +8,13 @@ let serial = 0;
 
 export class Wrong extends Error {}
 
+// What is wrong is said at its field already.
+class Marked extends Wrong {
+  constructor() {
+    super(say("marked"));
+  }
+}
+
 // `schema` with its `$ref` into `whole` followed; what stands beside the reference wins.
 export function resolved(schema, whole) {
   let seen = schema ?? {};
@@ -44,16 +51,17 @@ const WORDS = new Map([[true, "yes"], [false, "no"], [null, "nothing"]]);
 const worded = (value) => (WORDS.has(value) ? say(WORDS.get(value)) : shown(value));
 
 // Gives {element, read(), restore(raw), raw(), complain(path, why)}.
-// `read` gives undefined where an optional field is left empty, and throws `Wrong`.
-export function field(name, given, whole, { required, value, path = name }) {
-  const { schema, nullable } = plain(given, whole);
+// `read` gives undefined where an optional field is left empty, and throws `Marked`.
+export function field(name, declared, whole, { required, value, path = name }) {
+  const { schema, nullable } = plain(declared, whole);
   const start = value !== undefined ? value : schema.default;
   const id = `field-${++serial}`;
   const error = el("p", { className: "wrong", id: `${id}-wrong`, hidden: true });
   const made = control(schema, whole, { id, required, start, nullable, path, name });
-  const title = schema.title && !isMadeFromName(schema.title, name) ? schema.title : wordFor(name);
+  const given = schema.title && !isMadeFromName(schema.title, name) ? schema.title : null;
+  const title = given ?? (has(`field.${name}`) ? say(`field.${name}`) : name);
   const marks = [
-    title !== name && path !== "" && el("code", {}, name),
+    given && path !== "" && el("code", {}, name),
     !made.isObject && el("span", { className: "quiet" }, say(required ? "required" : "optional")),
   ];
   const hints = [schema.description, made.hint, bounds(schema)].filter(Boolean);
@@ -70,7 +78,7 @@ export function field(name, given, whole, { required, value, path = name }) {
   }
 
   return {
-    element, path, raw: made.raw, restore: made.restore, focus: made.focus,
+    element, path, raw: made.raw, restore: made.restore,
     complain(where, why) {
       if (where === path) complain(why);
       else made.complain?.(where, why);
@@ -86,15 +94,12 @@ export function field(name, given, whole, { required, value, path = name }) {
         if (found !== undefined) check(found, schema);
         return found;
       } catch (wrong) {
-        if (wrong instanceof Wrong) complain(wrong.message);
-        throw wrong;
+        if (!(wrong instanceof Wrong) || wrong instanceof Marked) throw wrong; // a field within this one says it
+        complain(wrong.message);
+        throw new Marked();
       }
     },
   };
-}
-
-function wordFor(name) {
-  return has(`field.${name}`) ? say(`field.${name}`) : name;
 }
 
 // pydantic makes "Service Id" of service_id: the name itself says the same, and is what people know
@@ -156,7 +161,6 @@ function radios(choices, { id, required, start }) {
     restore: (raw) => inputs.forEach((one) => (one.checked = one.value === raw)),
     invalid: (yes) => inputs.forEach((one) => one.setAttribute("aria-invalid", yes)),
     describe: (ids) => inputs.forEach((one) => one.setAttribute("aria-describedby", ids)),
-    focus: () => (chosen() ?? inputs[0]).focus(),
   };
 }
 
@@ -223,7 +227,6 @@ function checks(choices, { id, start }) {
     restore: (raw) => inputs.forEach((one, place) => (one.checked = Boolean(raw?.[place]))),
     invalid: (yes) => inputs.forEach((one) => one.setAttribute("aria-invalid", yes)),
     describe: (ids) => inputs.forEach((one) => one.setAttribute("aria-describedby", ids)),
-    focus: () => inputs[0]?.focus(),
   };
 }
 
@@ -256,7 +259,6 @@ function object(schema, whole, { path, start }) {
     invalid: () => {},
     complain: inner.complain,
     clear: inner.clear,
-    focus: inner.focus,
   };
 }
 
@@ -267,11 +269,10 @@ function simple(input) {
     restore: (raw) => (input.value = raw ?? ""),
     invalid: (yes) => input.setAttribute("aria-invalid", yes),
     describe: (ids) => input.setAttribute("aria-describedby", ids),
-    focus: () => input.focus(),
   };
 }
 
-// The fields of an object: `read` gives the object and throws `Wrong` after each wrong field was marked.
+// The fields of an object: `read` gives the object and throws `Marked` after each wrong field was marked.
 export function group(schema, whole, { path = "", values = {} } = {}) {
   const required = new Set(schema.required ?? []);
   const fields = Object.entries(schema.properties ?? {}).map(([name, one]) => [
@@ -285,7 +286,6 @@ export function group(schema, whole, { path = "", values = {} } = {}) {
     restore: (raw) => each((one, name) => raw && name in raw && one.restore(raw[name])),
     complain: (where, why) => each((one) => (where === one.path || where.startsWith(`${one.path}.`)) && one.complain(where, why)),
     clear: () => each((one) => one.clear()),
-    focus: () => fields[0]?.[1].focus(),
     read() {
       const found = {};
       let wrong = null;
@@ -295,7 +295,6 @@ export function group(schema, whole, { path = "", values = {} } = {}) {
           if (value !== undefined) found[name] = value;
         } catch (error) {
           if (!(error instanceof Wrong)) throw error;
-          if (!wrong) one.focus();
           wrong = error;
         }
       });

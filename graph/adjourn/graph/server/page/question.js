@@ -70,6 +70,7 @@ function form(asked, onSent) {
     } catch (error) {
       if (!(error instanceof Wrong)) throw error;
       status.textContent = error.message;
+      goToWrong(made);
       return;
     }
     button.disabled = true;
@@ -82,10 +83,15 @@ function form(asked, onSent) {
       button.disabled = false;
       label();
       tell(problem, status, body);
+      goToWrong(made);
       if (problem.status === 409) onSent(question.id);
     }
   });
   return made;
+}
+
+function goToWrong(form) {
+  form.querySelector('[aria-invalid="true"]')?.focus();
 }
 
 function tell(problem, status, body) {

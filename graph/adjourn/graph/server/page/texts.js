@@ -109,6 +109,7 @@ const TEXTS = {
   "wrong.long": ["This has more than {limit} characters.", "不能超过 {limit} 个字符。"],
   "wrong.pattern": ["This does not match {pattern}.", "不符合格式 {pattern}。"],
   "wrong.action": ["Choose one.", "请选择一项。"],
+  marked: ["Mend what is marked above.", "请修改上面标出的内容。"],
   wrong_answer: ["The answer was not accepted. Mend the fields that are marked.", "回答未被接受，请修改标出的字段。"],
   "problem.already_answered": ["Somebody answered first. Nothing was changed.", "已有人先回答，未作任何更改。"],
   "problem.expired": ["The time to answer had passed.", "回答时限已过。"],
