@@ -138,6 +138,25 @@ def approvals() -> Any:
     return graph_of([says("", call("wipe", {"what": "cache"}, id="w")), "done"], [wipe])
 
 
+def timed() -> Any:
+    """A write to which somebody has to agree within an hour."""
+
+    @tool(effect="write", confirm="Wipe {what}?", expires_in_s=3600)
+    async def wipe(what: str) -> str:
+        """Wipe."""
+        await act("wipe", what=what)
+        return "wiped"
+
+    return graph_of([says("", call("wipe", {"what": "cache"}, id="w")), "done"], [wipe])
+
+
+def several() -> Any:
+    """Three questions of one step."""
+    names = [{"service": f"svc-pay-00{n}", "environment": "prod"} for n in (1, 2)]
+    asks = [call("restart", one, id=f"r{n}") for n, one in enumerate(names)]
+    return graph_of([says("", call("query_logs", {}, id="q"), *asks), "done"], [query_logs, restart])
+
+
 def team() -> Any:
     """A supervisor whose specialist asks before it acts."""
     acts = says("", call("restart", {"service": "svc-pay-001", "environment": "prod"}, id="r"))

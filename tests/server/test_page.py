@@ -240,7 +240,7 @@ def test_c85_a_token_is_asked_for_and_somebody_elses_run_is_one_question(visit: 
         page.get_by_label("Token", exact=True).fill(token)
         page.get_by_role("button", name="Enter").click()
     expect(page.locator("#person")).to_have_text("You are li")
-    expect(page.locator("#runs")).to_contain_text("No runs yet.")
+    expect(page.locator("#runs")).to_contain_text("No runs of yours yet.")
     page.locator("#waiting").get_by_role("link").click()
     expect(question(page)).to_contain_text("environment")
     assert "own words" not in page.content()

@@ -2,13 +2,29 @@
 
 import re
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from playwright.sync_api import Locator, Page, expect
+from server import served_app
 from server.browsers import Visit
+from sqlalchemy import update
+
+from adjourn.checkpoints.database import format_time
+from adjourn.checkpoints.run_schema import interrupts
+from adjourn.graph import Runner, expiring
 
 
 def question(page: Page) -> Locator:
     return page.locator(".question")
+
+
+def pass_time(runner: Runner) -> None:
+    """Let the time of all questions have passed a second ago, and have somebody look."""
+    past = format_time(datetime.now(UTC) - timedelta(seconds=1))
+    changed = update(interrupts).where(interrupts.c.expires_at.is_not(None)).values(expires_at=past)
+    runner.database.write(lambda connection: connection.execute(changed))
+    expiring.sweep(runner.database)
 
 
 def wrongs(form: Locator) -> list[str]:
@@ -59,3 +75,13 @@ def test_the_fields_of_the_page_are_named_once(
     expect(question(page).locator('[data-path="arguments"] > legend')).to_have_text(
         re.compile(f"^{title}\\s*$")
     )
+
+
+@pytest.mark.parametrize("locale, told", [("en-US", "Question expired"), ("zh-CN", "问题已过期")])
+def test_what_expired_is_told_without_a_person(visit: Visit, serve, locale: str, told: str) -> None:
+    served = serve(served_app.timed)
+    run = served.api().start()
+    page = visit(served.url, locale=locale).open(f"#run/{run['id']}")
+    expect(question(page)).to_be_visible()
+    pass_time(served.runner)
+    expect(page.locator(".settled")).to_have_text(told)

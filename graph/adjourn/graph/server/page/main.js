@@ -77,10 +77,10 @@ function drawLists(force = false) {
   const waiting = page.questions.map((one) => entry(`q-${one.question.id}`, `#${one.mine ? "run" : "question"}/${one.mine ? one.run_id : one.question.id}`,
     one.question.reason || say(`type.${one.question.type}`), "waiting",
     [one.question.tool, one.started_by, time(one.asked_at)].filter(Boolean).join(" · ")));
-  fill($("waiting"), waiting.length ? waiting : el("li", { className: "hint" }, say("none_waiting")));
+  fill($("waiting"), waiting.length || !page.me ? waiting : el("li", { className: "hint" }, say("none_waiting")));
   const runs = page.runs.map((one) => entry(`r-${one.id}`, `#run/${one.id}`, short(one.input, 90), one.status,
     [say(`status.${one.status}`), one.started_by, time(one.created_at)].filter(Boolean).join(" · ")));
-  fill($("runs"), runs.length ? runs : el("li", { className: "hint" }, say("no_runs")));
+  fill($("runs"), runs.length || !page.me ? runs : el("li", { className: "hint" }, say(page.me.sees_all ? "no_runs" : "no_runs_of_yours")));
 }
 
 function entry(key, href, title, status, facts) {
@@ -167,7 +167,7 @@ function openQuestion(id) {
     page.chosen = page.me ? page.chosen : null; // the list is not here yet
     return;
   }
-  const facts = [asked.run_id, say("started_by", { by: asked.started_by ?? say("unnamed") })].join(" · ");
+  const facts = [asked.run_id, asked.started_by && say("started_by", { by: asked.started_by })].filter(Boolean).join(" · ");
   fill($("run"), el("article", {}, el("p", { className: "facts quiet" }, facts), questionCard(asked, look)));
 }
 

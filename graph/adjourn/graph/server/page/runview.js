@@ -175,6 +175,7 @@ function block(word, value) {
 function drawSettled(one) {
   const key = `state.${one.state}`;
   const answer = one.answer === null || one.answer === undefined ? "" : short(one.answer, 200);
-  const told = say("settled", { state: has(key) ? say(key) : one.state, by: one.by ?? say("unnamed") });
+  const state = has(key) ? say(key) : one.state;
+  const told = one.by ? say("settled", { state, by: one.by }) : say("settled_alone", { state }); // time has no name
   return el("p", { className: "settled" }, told, answer && " ", answer && el("code", {}, answer));
 }
