@@ -1,7 +1,6 @@
 """What the inbox page says of an answer: wrong, taken, or too late."""
 
 import re
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

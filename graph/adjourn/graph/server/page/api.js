@@ -28,20 +28,20 @@ export function setToken(token) {
   sessionStorage.setItem(KEPT, token);
 }
 
-export function headers(more = {}) {
-  const token = sessionStorage.getItem(KEPT);
+function signed(more, token) {
   return token ? { ...more, Authorization: `Bearer ${token}` } : more;
 }
 
 export async function raw(path, options = {}) {
+  const token = sessionStorage.getItem(KEPT);
   let response;
   try {
-    response = await fetch(path, { ...options, headers: headers(options.headers), cache: "no-store" });
+    response = await fetch(path, { ...options, headers: signed(options.headers, token), cache: "no-store" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Problem(0, "unreachable", String(error));
   }
-  if (response.status === 401) askForToken();
+  if (response.status === 401 && token === sessionStorage.getItem(KEPT)) askForToken(token !== null); // else there is another by now
   if (!response.ok) throw await problemOf(response);
   return response;
 }

@@ -1,6 +1,7 @@
 // The page: lists on the left, asked for every two seconds; the chosen run on the right, live.
 
-import { get, newKey, onTokenNeeded, post, setToken } from "./api.js";
+import { get, newKey, onTokenNeeded, post } from "./api.js";
+import { Door } from "./door.js";
 import { $, el, fill, short } from "./dom.js";
 import { questionCard } from "./question.js";
 import { RunView } from "./runview.js";
@@ -69,7 +70,7 @@ function announce(text) {
 }
 
 function drawLists(force = false) {
-  const now = JSON.stringify([page.questions, page.runs, currentLanguage(), page.chosen?.id]);
+  const now = JSON.stringify([page.me, page.questions, page.runs, currentLanguage(), page.chosen?.id]);
   if (now === page.drawn && !force) return;
   page.drawn = now;
   $("person").textContent = page.me ? say("you_are", { person: page.me.person ?? say("unnamed") }) : "";
@@ -182,10 +183,14 @@ function drawFrame() {
   };
   $("waiting-title").textContent = say("waiting");
   $("runs-title").textContent = say("runs");
-  $("language").setAttribute("aria-label", say("language"));
-  fill($("language"), Object.entries(LANGUAGES).map(([word, name]) =>
-    el("button", { type: "button", lang: word, data: { key: `lang-${word}` }, "aria-pressed": String(word === currentLanguage()), onclick: () => speak(word) }, name)));
+  $("lists").setAttribute("aria-label", say("runs"));
+  fill($("language"), languages());
   drawComposer();
+}
+
+function languages() {
+  return el("div", { className: "languages", role: "group", "aria-label": say("language") }, Object.entries(LANGUAGES).map(([word, name]) =>
+    el("button", { type: "button", lang: word, data: { key: `lang-${word}` }, "aria-pressed": String(word === currentLanguage()), onclick: () => speak(word) }, name)));
 }
 
 function speak(word) {
@@ -196,6 +201,7 @@ function speak(word) {
   else if (page.chosen) openQuestion(page.chosen.id);
   else choose();
   connected($("connection").className === "on");
+  if ($("door").open) door.draw();
 }
 
 function drawComposer() {
@@ -227,22 +233,8 @@ function drawComposer() {
   fill($("composer"), el("label", { for: "message" }, say("message")), input, button, wrong);
 }
 
-function openDoor() {
-  const door = $("door");
-  if (door.open) return;
-  const input = el("input", { type: "password", id: "token", autocomplete: "current-password", required: true });
-  const form = el("form", { method: "dialog" }, el("h2", { id: "door-title" }, say("door")),
-    el("label", { for: "token" }, say("token")), input, el("button", { type: "submit", className: "primary" }, say("enter")));
-  form.addEventListener("submit", () => {
-    setToken(input.value);
-    look();
-    page.chosen?.follower?.nudge();
-  });
-  door.replaceChildren(form);
-  door.showModal();
-}
-
-onTokenNeeded(openDoor);
+const door = new Door($("door"), { languages, onEntered: changed });
+onTokenNeeded((isUnknown) => door.ask(isUnknown));
 addEventListener("hashchange", choose);
 addEventListener("online", changed);
 document.addEventListener("visibilitychange", () => !document.hidden && changed());

@@ -121,6 +121,7 @@ const TEXTS = {
   "problem.unreachable": ["The server cannot be reached. Nothing was lost; try again.", "无法连接服务器，内容未丢失，请重试。"],
   door: ["This server wants a token", "需要访问令牌"],
   token: ["Token", "令牌"],
+  token_unknown: ["This token is not known here.", "此令牌无效。"],
   enter: ["Enter", "进入"],
   "said.question": ["New question: {reason}", "新问题：{reason}"],
   "said.ended": ["The run has ended: {status}", "运行已结束：{status}"],
