@@ -6,11 +6,12 @@ const KEPT = "adjourn.token"; // of this tab alone
 let askForToken = () => {};
 
 export class Problem extends Error {
-  constructor(status, kind, detail, problems = {}) {
+  constructor(status, kind, detail, { problems = {}, state } = {}) {
     super(detail);
     this.status = status;
     this.kind = kind;
-    this.problems = problems;
+    this.problems = problems; // of the fields of an answer
+    this.state = state; // of a question that is settled
   }
 
   // In the reader's language where the page knows the kind; the server's own sentence beside it says more.
@@ -54,7 +55,7 @@ async function problemOf(response) {
     // a proxy's page, or nothing
   }
   const kind = String(body.type ?? "").replace("urn:adjourn:", "") || "unreachable";
-  return new Problem(response.status, kind, body.detail ?? response.statusText, body.problems ?? {});
+  return new Problem(response.status, kind, body.detail ?? response.statusText, body);
 }
 
 export async function get(path) {

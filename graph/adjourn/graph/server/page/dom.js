@@ -13,12 +13,17 @@ export function el(tag, properties = {}, ...children) {
   return made;
 }
 
-// Put children in place of those that are there, and give the focus back to the element of the same key.
+// Put children in place of those that are there.
 export function fill(parent, ...children) {
-  const key = document.activeElement?.dataset?.key;
-  const had = key !== undefined && parent.contains(document.activeElement);
-  parent.replaceChildren(...children.flat(Infinity).filter(Boolean));
-  if (had) parent.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus();
+  keepFocus(parent, () => parent.replaceChildren(...children.flat(Infinity).filter(Boolean)));
+}
+
+// Draw something anew in `parent`: what had the focus gives it to the element of the same key.
+export function keepFocus(parent, draw) {
+  const had = document.activeElement;
+  const key = parent.contains(had) ? had.dataset.key : undefined;
+  draw();
+  if (key !== undefined && !had.isConnected) parent.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus();
 }
 
 export const $ = (id) => document.getElementById(id);

@@ -1,5 +1,6 @@
 // The page: lists on the left, asked for every two seconds; the chosen run on the right, live.
 
+import { closed, isSending, isTaken, lateAnswer } from "./answers.js";
 import { get, newKey, onTokenNeeded, post } from "./api.js";
 import { Door } from "./door.js";
 import { $, el, fill, short } from "./dom.js";
@@ -13,8 +14,8 @@ const LOOK_MS = 2000;
 const LOOK_HIDDEN_MS = 15000;
 
 const page = {
-  me: null, runs: [], questions: [], drawn: "", known: null,
-  chosen: null, // {id, story, view, follower} of a run, or {id, card} of a question alone
+  me: null, runs: [], questions: [], drawn: "", known: null, // the ids of the questions; null: not asked yet
+  chosen: null, // {kind, id} and {story, view, follower} of a run, or {asked, shows} of a question alone
   timer: 0, lookedAt: 0, looking: false, again: false,
 };
 
@@ -146,11 +147,11 @@ function changed() {
 // The lists may know that the chosen run went on, or that a question of it has more approvals now.
 function tendToChosen() {
   const { chosen } = page;
-  if (chosen?.kind === "question") {
-    if (!page.questions.some((one) => one.question.id === chosen.id)) fill($("run"), el("p", { className: "hint empty" }, say("sent")));
+  if (!chosen) return;
+  if (chosen.kind === "question") {
+    drawQuestion(chosen);
     return;
   }
-  if (!chosen) return;
   const run = page.runs.find((one) => one.id === chosen.id);
   if (!run || run.last_event > chosen.follower.number || run.status === "running") chosen.follower.nudge();
   // asked before the last event was heard, the inbox may not know of a question yet
@@ -161,15 +162,34 @@ function tendToChosen() {
 
 // A question of somebody else's run: what is asked is all that is shown of it.
 function openQuestion(id) {
-  page.chosen = { kind: "question", id };
-  const asked = page.questions.find((one) => one.question.id === id);
-  if (!asked) {
-    fill($("run"), el("p", { className: "hint empty" }, say(page.me ? "sent" : "choose")));
-    page.chosen = page.me ? page.chosen : null; // the list is not here yet
+  page.chosen = { kind: "question", id, asked: null, shows: null };
+  drawQuestion(page.chosen);
+}
+
+function drawQuestion(chosen) {
+  const listed = page.questions.find((one) => one.question.id === chosen.id);
+  if (!listed && chosen.asked) closed(chosen.asked);
+  chosen.asked = listed ?? lateAnswer(chosen.id)?.asked ?? chosen.asked;
+  const shows = whatToShow(chosen.id, listed);
+  if (shows === chosen.shows) return; // a form that is drawn anew loses the focus
+  chosen.shows = shows;
+  if (shows !== "open" && shows !== "late") {
+    fill($("run"), el("p", { className: "hint empty" }, shows && say(shows)));
     return;
   }
+  const { asked } = chosen;
   const facts = [asked.run_id, asked.started_by && say("started_by", { by: asked.started_by })].filter(Boolean).join(" · ");
-  fill($("run"), el("article", {}, el("p", { className: "facts quiet" }, facts), questionCard(asked, look)));
+  fill($("run"), el("article", {}, el("p", { className: "facts quiet" }, facts), questionCard(asked, () => {
+    drawQuestion(chosen);
+    look();
+  })));
+}
+
+function whatToShow(id, listed) {
+  if (lateAnswer(id)) return "late";
+  if (listed || isSending(id)) return "open";
+  if (!page.known) return ""; // the list is not here yet
+  return isTaken(id) ? "sent" : "gone";
 }
 
 // -- what stands still but for the language

@@ -1,30 +1,47 @@
-// One open question as a form. What was typed is kept while the page is open, whatever is drawn anew.
+// One question as a form: open, or settled before what was typed could be sent.
 
-import { post } from "./api.js";
+import { draftOf, forget, keep, lateAnswer, send, whyLate } from "./answers.js";
 import { el, shown } from "./dom.js";
 import { field, group, Wrong } from "./fields.js";
 import { has, say, time } from "./texts.js";
 
-const drafts = new Map(); // question id -> what was typed
+const WRONG = '[aria-invalid="true"]';
 
-export function forget(id) {
-  drafts.delete(id);
-}
-
-// `asked` is {run_id, question, may_answer}; `onSent` is called when the answer was taken, or somebody was first.
-export function questionCard(asked, onSent) {
+// `asked` is {run_id, question, may_answer}; `onSettled` is called when the answer was taken or somebody was first, and
+// when the reader is done with what came too late.
+export function questionCard(asked, onSettled) {
   const { question } = asked;
+  const late = lateAnswer(question.id);
   const head = `q-${question.id}`;
-  const card = el("section", { className: "question", "aria-labelledby": head, data: { question: question.id } },
+  const card = el("section", { className: late ? "question late" : "question", "aria-labelledby": head, data: { question: question.id } },
     el("header", {},
       el("h3", { id: head }, say(`type.${question.type}`)),
       el("span", { className: "chip waiting" }, question.path ? `${question.path} · ` : "", question.tool || "?")),
+    late && el("p", { className: "wrong", role: "alert" }, whyLate(late)),
     question.reason && el("p", { className: "reason" }, question.reason),
     context(question),
-    question.expires_at && el("p", { className: "hint" }, say("expires", { at: time(question.expires_at) })),
+    question.expires_at && !late && el("p", { className: "hint" }, say("expires", { at: time(question.expires_at) })),
     approvals(question.approvals));
-  card.append(asked.may_answer ? form(asked, onSent) : el("p", { className: "hint" }, say("not_yours")));
+  if (late) card.append(tooLate(question, onSettled));
+  else card.append(asked.may_answer ? form(asked, onSettled) : el("p", { className: "hint" }, say("not_yours")));
   return card;
+}
+
+// What was typed, to be read and copied.
+function tooLate(question, onSettled) {
+  const body = bodyOf(question);
+  body.restore(draftOf(question.id));
+  for (const one of body.element.querySelectorAll("input, select, textarea")) {
+    if (one.matches("select, [type=radio], [type=checkbox]")) one.disabled = true;
+    else one.readOnly = true;
+  }
+  const close = () => {
+    forget(question.id);
+    onSettled();
+  };
+  // the key of the button that sent it: it takes over the focus
+  const button = el("button", { type: "button", data: { key: `send-${question.id}` }, onclick: close }, say("close"));
+  return el("form", {}, body.element, el("div", { className: "buttons" }, button));
 }
 
 function context(question) {
@@ -43,7 +60,7 @@ function approvals(record) {
   return el("p", { className: "hint" }, told, names && ` (${names})`, who);
 }
 
-function form(asked, onSent) {
+function form(asked, onSettled) {
   const { question } = asked;
   const body = bodyOf(question);
   const status = el("p", { className: "wrong", role: "alert" });
@@ -54,10 +71,10 @@ function form(asked, onSent) {
   };
   label();
   const made = el("form", { novalidate: true }, body.element, status, el("div", { className: "buttons" }, button));
-  body.restore(drafts.get(question.id));
+  body.restore(draftOf(question.id));
   label();
   made.addEventListener("input", () => {
-    drafts.set(question.id, body.raw());
+    keep(question.id, body.raw());
     label();
   });
   made.addEventListener("submit", async (event) => {
@@ -70,28 +87,23 @@ function form(asked, onSent) {
     } catch (error) {
       if (!(error instanceof Wrong)) throw error;
       status.textContent = error.message;
-      goToWrong(made);
+      made.querySelector(WRONG)?.focus();
       return;
     }
     button.disabled = true;
     button.textContent = say("sending");
     try {
-      await post(`runs/${encodeURIComponent(asked.run_id)}/answers`, { answers: { [question.id]: answer } });
-      forget(question.id);
-      onSent(question.id);
+      await send(asked, answer);
+      onSettled();
     } catch (problem) {
       button.disabled = false;
       label();
-      tell(problem, status, body);
-      goToWrong(made);
-      if (problem.status === 409) onSent(question.id);
+      if (!lateAnswer(question.id)) tell(problem, status, body);
+      made.querySelector(`${WRONG}, [type="submit"]`).focus(); // a button that was disabled has lost it
+      if (lateAnswer(question.id) || problem.status === 409) onSettled();
     }
   });
   return made;
-}
-
-function goToWrong(form) {
-  form.querySelector('[aria-invalid="true"]')?.focus();
 }
 
 function tell(problem, status, body) {

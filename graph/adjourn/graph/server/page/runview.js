@@ -1,7 +1,8 @@
 // A run on the page: its step bar, its steps, its questions, its end. Only what changed is drawn anew.
 
+import { closed, isSending, lateAnswer, lateAnswersTo } from "./answers.js";
 import { post } from "./api.js";
-import { el, fill, short, shown } from "./dom.js";
+import { el, fill, keepFocus, short, shown } from "./dom.js";
 import { questionCard } from "./question.js";
 import { has, say } from "./texts.js";
 
@@ -122,18 +123,30 @@ export class RunView {
 
   drawQuestions() {
     const open = this.story.status === "interrupted" ? this.story.questions : new Map();
+    for (const [id, card] of this.cards) if (!open.has(id)) closed(card.asked);
+    const late = lateAnswersTo(this.story.id).map((one) => [one.asked.question.id, one.asked.question]);
+    const wanted = new Map([...open, ...late]);
     for (const [id, card] of this.cards) {
-      if (open.has(id) && card.made === open.get(id) && card.may === this.mayAnswer(id)) continue;
+      if (wanted.has(id)) continue;
       card.element.remove();
-      this.cards.delete(id);
+      if (!isSending(id)) this.cards.delete(id); // else what becomes of it is not known yet
     }
-    for (const [id, question] of open) {
-      if (this.cards.has(id)) continue;
-      const asked = { run_id: this.story.id, question, may_answer: this.mayAnswer(id) };
-      const element = questionCard(asked, () => this.onChanged());
-      this.cards.set(id, { element, made: question, may: asked.may_answer });
-      this.parts.questions.append(element);
-    }
+    keepFocus(this.parts.questions, () => wanted.forEach((question) => this.drawQuestion(question)));
+  }
+
+  drawQuestion(question) {
+    const before = this.cards.get(question.id);
+    const asked = { run_id: this.story.id, question, may_answer: this.mayAnswer(question.id) };
+    const late = lateAnswer(question.id);
+    const isSame = before && before.late === late && before.asked.question === question && before.asked.may_answer === asked.may_answer;
+    if (isSame || isSending(question.id)) return;
+    const element = questionCard(asked, () => {
+      this.drawQuestions();
+      this.onChanged();
+    });
+    if (before) before.element.replaceWith(element);
+    if (!element.isConnected) this.parts.questions.append(element);
+    this.cards.set(question.id, { element, asked, late });
   }
 
   drawEnd() {

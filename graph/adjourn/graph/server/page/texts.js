@@ -93,6 +93,8 @@ const TEXTS = {
   "send.reject": ["Reject", "拒绝"],
   sending: ["Sending…", "正在提交…"],
   sent: ["The answer was taken.", "回答已提交。"],
+  gone: ["This question is not open any more.", "这个问题已不再开放。"],
+  close: ["Close", "关闭"],
   required: ["needed", "必填"],
   optional: ["optional", "选填"],
   pick: ["Choose…", "请选择…"],
