@@ -1,13 +1,39 @@
 """Finding one's way on the inbox page: the door, the lists, a phone."""
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, Page, expect
+from server import served_app
 from server.browsers import Visit
 
 from adjourn.graph.server import Access
 from adjourn.graph.server.access import digest
 
 TOKEN = "wang-token-0123456789"
+PHONE = {"width": 390, "height": 800}
+BOTH = pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
+
+
+def top(one: Locator) -> float:
+    """How far below the window's upper edge it begins."""
+    box = one.bounding_box()
+    assert box is not None
+    return box["y"]
+
+
+def expect_run_in_view(page: Page) -> None:
+    """What was chosen begins at the window's upper edge, and has the focus."""
+    expect(page.locator("#run")).to_be_focused()
+    assert abs(top(page.locator("#run"))) < 1
+
+
+def open_lists(visit: Visit, url: str, locale: str, runs: int) -> Page:
+    """The page on a phone, with lists that fill it."""
+    visitor = visit(url, locale=locale)
+    visitor.page.set_viewport_size(PHONE)
+    page = visitor.open()
+    expect(page.locator("#runs a")).to_have_count(runs)
+    assert page.evaluate("scrollY") == 0
+    return page
 
 
 @pytest.mark.parametrize(
@@ -55,3 +81,91 @@ def test_a_wrong_token_is_told_and_the_door_speaks_both_languages(
     token.press("Enter")
     expect(page.locator("#person")).to_contain_text("wang")
     expect(door).to_have_count(0)
+
+
+@BOTH
+def test_on_a_phone_a_chosen_run_comes_into_view_with_the_focus(visit: Visit, serve, locale: str) -> None:
+    served = serve(served_app.plain)
+    for _ in range(9):
+        served.api().start()
+    page = open_lists(visit, served.url, locale, 9)
+    assert top(page.locator("#run")) > PHONE["height"]
+    for place in (3, 3):  # the same one once more: the hash does not change
+        page.locator("#runs a").nth(place).click()
+        expect_run_in_view(page)
+        page.evaluate("scrollTo(0, 0)")
+    page.locator("#message").fill("go")
+    page.get_by_role("button", name="Start" if locale == "en-US" else "开始").click()
+    expect_run_in_view(page)
+    expect(page.locator("#run h2")).to_have_text("go")
+    page.reload()  # as from a link to this run
+    expect(page.locator("#runs a")).to_have_count(10)
+    expect_run_in_view(page)
+
+
+@BOTH
+def test_on_a_phone_a_chosen_question_comes_into_view_with_the_focus(
+    visit: Visit, serve, locale: str
+) -> None:
+    served = serve(served_app.several)
+    run = served.api().start()
+    page = open_lists(visit, served.url, locale, 1)
+    for place in (2, 1):  # the second stands in a run that is shown already
+        card = page.locator(f"[data-question={run['interrupts'][place]['id']}]")
+        page.evaluate("scrollTo(0, 0)")
+        page.locator("#waiting a").nth(place).click()
+        expect(card).to_be_focused()
+        expect(card).to_be_in_viewport(ratio=1)
+        bar = page.locator(".bar").bounding_box()
+        assert bar is not None
+        assert top(card) > bar["y"] + bar["height"]  # which stays above it
+
+
+@BOTH
+def test_on_a_phone_somebody_elses_question_comes_into_view(visit: Visit, serve, locale: str) -> None:
+    served = serve(served_app.several, access=Access({digest(TOKEN): "wang", digest(f"li-{TOKEN}"): "li"}))
+    for _ in range(3):
+        served.api(f"li-{TOKEN}").start()
+    visitor = visit(served.url, locale=locale)
+    visitor.context.add_init_script(f"sessionStorage.setItem('adjourn.token', '{TOKEN}')")
+    visitor.page.set_viewport_size(PHONE)
+    page = visitor.open()
+    page.locator("#waiting a").nth(8).click()
+    expect_run_in_view(page)
+    expect(page.locator(".question")).to_be_visible()
+
+
+@BOTH
+def test_beside_the_lists_nothing_jumps(visit: Visit, serve, locale: str) -> None:
+    served = serve(served_app.several)
+    for _ in range(4):
+        served.api().start()
+    page = visit(served.url, locale=locale).open()
+    link = page.locator("#runs a").nth(0)
+    link.focus()
+    before = page.evaluate("scrollY")  # the focus may have scrolled
+    page.keyboard.press("Enter")
+    expect(page.locator(".question")).to_have_count(3)
+    expect(link).to_be_focused()
+    assert page.evaluate("scrollY") == before
+
+
+@BOTH
+def test_of_several_questions_of_a_run_the_chosen_one_is_marked_and_in_view(
+    visit: Visit, serve, locale: str
+) -> None:
+    served = serve(served_app.several)
+    run = served.api().start()
+    page = visit(served.url, locale=locale).open()
+    for place in (2, 0):
+        page.locator("#waiting a").nth(place).click()
+        expect(page.locator("#waiting a[aria-current]")).to_have_count(1)
+        expect(page.locator("#waiting a").nth(place)).to_have_attribute("aria-current", "true")
+        expect(page.locator("#runs a")).to_have_attribute("aria-current", "true")
+        card = page.locator(f"[data-question={run['interrupts'][place]['id']}]")
+        expect(card).to_be_in_viewport(ratio=1)
+        expect(page.locator(".question.chosen")).to_have_count(1)
+        assert "chosen" in (card.get_attribute("class") or "")
+    page.locator("#runs a").click()
+    expect(page.locator("#waiting a[aria-current]")).to_have_count(0)
+    expect(page.locator(".question.chosen")).to_have_count(0)

@@ -15,7 +15,7 @@ const LOOK_HIDDEN_MS = 15000;
 
 const page = {
   me: null, runs: [], questions: [], drawn: "", known: null, // the ids of the questions; null: not asked yet
-  chosen: null, // {kind, id} and {story, view, follower} of a run, or {asked, shows} of a question alone
+  chosen: null, // {kind, id} and {story, view, follower, question} of a run, or {asked, shows} of a question alone
   timer: 0, lookedAt: 0, looking: false, again: false,
 };
 
@@ -71,22 +71,24 @@ function announce(text) {
 }
 
 function drawLists(force = false) {
-  const now = JSON.stringify([page.me, page.questions, page.runs, currentLanguage(), page.chosen?.id]);
+  const { chosen } = page;
+  const now = JSON.stringify([page.me, page.questions, page.runs, currentLanguage(), chosen?.id, chosen?.question]);
   if (now === page.drawn && !force) return;
   page.drawn = now;
   $("person").textContent = page.me ? say("you_are", { person: page.me.person ?? say("unnamed") }) : "";
   $("graph").textContent = page.me?.graph ?? "";
-  const waiting = page.questions.map((one) => entry(`q-${one.question.id}`, `#${one.mine ? "run" : "question"}/${one.mine ? one.run_id : one.question.id}`,
-    one.question.reason || say(`type.${one.question.type}`), "waiting",
+  const waiting = page.questions.map((one) => entry(`q-${one.question.id}`, one.mine ? `#run/${one.run_id}/${one.question.id}` : `#question/${one.question.id}`,
+    one.question.id === (chosen?.kind === "question" ? chosen.id : chosen?.question), one.question.reason || say(`type.${one.question.type}`), "waiting",
     [one.question.tool, one.started_by, time(one.asked_at)].filter(Boolean).join(" · ")));
   fill($("waiting"), waiting.length || !page.me ? waiting : el("li", { className: "hint" }, say("none_waiting")));
-  const runs = page.runs.map((one) => entry(`r-${one.id}`, `#run/${one.id}`, short(one.input, 90), one.status,
+  const runs = page.runs.map((one) => entry(`r-${one.id}`, `#run/${one.id}`, chosen?.kind === "run" && one.id === chosen.id, short(one.input, 90), one.status,
     [say(`status.${one.status}`), one.started_by, time(one.created_at)].filter(Boolean).join(" · ")));
   fill($("runs"), runs.length || !page.me ? runs : el("li", { className: "hint" }, say(page.me.sees_all ? "no_runs" : "no_runs_of_yours")));
 }
 
-function entry(key, href, title, status, facts) {
-  return el("li", {}, el("a", { href, data: { key }, className: status, "aria-current": href === location.hash ? "true" : undefined },
+function entry(key, href, isCurrent, title, status, facts) {
+  const again = () => href === location.hash && choose(); // no change of the hash tells of it
+  return el("li", {}, el("a", { href, data: { key }, className: status, "aria-current": isCurrent && "true", onclick: again },
     el("span", { className: `dot ${status}`, "aria-hidden": "true" }), el("span", { className: "title" }, title),
     el("small", { className: "quiet" }, facts)));
 }
@@ -94,21 +96,39 @@ function entry(key, href, title, status, facts) {
 // -- the chosen run
 
 function choose() {
-  const [, kind, id] = location.hash.match(/^#(run|question)\/(.+)$/) ?? [];
-  if (page.chosen && page.chosen.kind === kind && page.chosen.id === id) return;
-  page.chosen?.follower?.close();
-  page.chosen = null;
-  if (!kind) fill($("run"), el("p", { className: "hint empty" }, say("choose")));
-  else if (kind === "run") openRun(decodeURIComponent(id));
-  else openQuestion(id);
+  const [kind, id, question] = location.hash.slice(1).split("/").map(decodeURIComponent);
+  if (page.chosen?.kind !== kind || page.chosen.id !== id) {
+    page.chosen?.follower?.close();
+    page.chosen = null;
+    if (kind === "run" && id) openRun(id);
+    else if (kind === "question" && id) openQuestion(id);
+    else fill($("run"), el("p", { className: "hint empty" }, say("choose")));
+  }
+  if (page.chosen) bringIntoView(page.chosen, question);
   drawLists(true);
 }
 
+// Where the columns stand one below the other, the lists would hide what was chosen; beside them nothing jumps but to a
+// question that is out of sight.
+function bringIntoView(chosen, question) {
+  const isBelow = $("run").offsetTop > $("lists").offsetTop;
+  if (isBelow) {
+    $("run").focus({ preventScroll: true });
+    $("run").scrollIntoView();
+  }
+  if (chosen.kind !== "run") return;
+  chosen.question = question;
+  chosen.view.goTo(question, isBelow);
+}
+
+function drawRun(chosen) {
+  chosen.view = new RunView($("run"), chosen.story, { mayAnswer, onChanged: changed, question: chosen.question });
+}
+
 function openRun(id) {
-  const story = newStory(id);
-  const chosen = { kind: "run", id, story, frame: 0, changed: new Set(), heardAt: 0 };
+  const chosen = { kind: "run", id, story: newStory(id), frame: 0, changed: new Set(), heardAt: 0 };
   page.chosen = chosen;
-  chosen.view = new RunView($("run"), story, { mayAnswer, onChanged: changed });
+  drawRun(chosen);
   chosen.follower = new Follower(id, (event) => heard(chosen, event), (yes, problem) => {
     if (page.chosen !== chosen) return;
     if (problem?.status === 404) fill($("run"), el("p", { className: "hint empty" }, problem.message));
@@ -157,7 +177,7 @@ function tendToChosen() {
   // asked before the last event was heard, the inbox may not know of a question yet
   const mine = page.questions.filter((one) => one.run_id === chosen.id);
   if (page.lookedAt > chosen.heardAt) setQuestions(chosen.story, mine.map((one) => one.question));
-  chosen.view.drawQuestions();
+  if (!chosen.frame) chosen.view.drawQuestions(); // else all is drawn soon, the steps above them first
 }
 
 // A question of somebody else's run: what is asked is all that is shown of it.
@@ -217,7 +237,7 @@ function speak(word) {
   setLanguage(word);
   drawFrame();
   drawLists(true);
-  if (page.chosen?.kind === "run") page.chosen.view = new RunView($("run"), page.chosen.story, { mayAnswer, onChanged: changed });
+  if (page.chosen?.kind === "run") drawRun(page.chosen);
   else if (page.chosen) openQuestion(page.chosen.id);
   else choose();
   connected($("connection").className === "on");
@@ -260,4 +280,4 @@ addEventListener("online", changed);
 document.addEventListener("visibilitychange", () => !document.hidden && changed());
 drawFrame();
 choose();
-look().then(choose);
+look().then(choose); // the lists that come now push down what was chosen

@@ -13,7 +13,7 @@ export function questionCard(asked, onSettled) {
   const { question } = asked;
   const late = lateAnswer(question.id);
   const head = `q-${question.id}`;
-  const card = el("section", { className: late ? "question late" : "question", "aria-labelledby": head, data: { question: question.id } },
+  const card = el("section", { className: late ? "question late" : "question", tabindex: "-1", "aria-labelledby": head, data: { question: question.id } },
     el("header", {},
       el("h3", { id: head }, say(`type.${question.type}`)),
       el("span", { className: "chip waiting" }, question.path ? `${question.path} · ` : "", question.tool || "?")),

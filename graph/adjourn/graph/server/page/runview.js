@@ -8,11 +8,15 @@ import { has, say } from "./texts.js";
 
 const LOOK = { ok: "done", running: "working", waiting: "waiting", repeated: "quiet", skipped: "quiet", dismissed: "quiet", cancelled: "quiet", expired: "quiet", declined: "no", denied: "no" };
 const MARK = { done: "✓", working: "…", waiting: "?", quiet: "–", no: "⊘", bad: "✕" };
+const BAR_GAP_PX = 16; // what the style sheet leaves above the bar, and as much below it
 const look = (state) => LOOK[state] ?? "bad";
 
 export class RunView {
-  // `mayAnswer(question id)` says whether the reader may answer; `onChanged` is called after an action.
-  constructor(parent, story, { mayAnswer, onChanged }) {
+  // `mayAnswer(question id)` says whether the reader may answer; `onChanged` is called after an action; `question` is the
+  // id of the one that was chosen.
+  constructor(parent, story, { mayAnswer, onChanged, question }) {
+    this.question = question;
+    this.sought = null;
     this.story = story;
     this.mayAnswer = mayAnswer;
     this.onChanged = onChanged;
@@ -132,6 +136,25 @@ export class RunView {
       if (!isSending(id)) this.cards.delete(id); // else what becomes of it is not known yet
     }
     keepFocus(this.parts.questions, () => wanted.forEach((question) => this.drawQuestion(question)));
+    this.seek();
+  }
+
+  // Mark this question alone, and bring it into view as soon as it is drawn; with the focus, if that is asked for.
+  goTo(id, withFocus) {
+    this.question = id;
+    this.sought = id && { withFocus };
+    for (const [one, card] of this.cards) card.element.classList.toggle("chosen", one === id);
+    this.seek();
+  }
+
+  seek() {
+    const card = this.sought && this.cards.get(this.question)?.element;
+    if (!card) return;
+    const { withFocus } = this.sought;
+    this.sought = null;
+    card.style.scrollMarginTop = `${this.parts.bar.offsetHeight + BAR_GAP_PX}px`; // the bar stays above it
+    card.scrollIntoView({ block: withFocus ? "start" : "nearest" });
+    if (withFocus) card.focus({ preventScroll: true });
   }
 
   drawQuestion(question) {
@@ -144,6 +167,7 @@ export class RunView {
       this.drawQuestions();
       this.onChanged();
     });
+    element.classList.toggle("chosen", question.id === this.question);
     if (before) before.element.replaceWith(element);
     if (!element.isConnected) this.parts.questions.append(element);
     this.cards.set(question.id, { element, asked, late });
