@@ -228,6 +228,7 @@ def test_a_run_that_failed_says_why_and_can_be_tried_again(visit: Visit, serve) 
     until(lambda: page.wait_for_timeout(50) or len(served.api().stored(run["id"])) == 4)
     expect(page.get_by_role("button", name="Try again")).to_be_enabled()
     page.get_by_role("button", name="Stop this run").click()
+    page.get_by_role("button", name="Stop it").click()
     expect(page.locator(".chip.cancelled").first).to_be_visible()
 
 

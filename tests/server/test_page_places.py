@@ -169,3 +169,34 @@ def test_of_several_questions_of_a_run_the_chosen_one_is_marked_and_in_view(
     page.locator("#runs a").click()
     expect(page.locator("#waiting a[aria-current]")).to_have_count(0)
     expect(page.locator(".question.chosen")).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    "locale, stop, sure, yes, no",
+    [
+        ("en-US", "Stop this run", "Stop it for good? It cannot be taken up again.", "Stop it", "Keep it"),
+        ("zh-CN", "停止运行", "确定停止吗？停止后无法恢复。", "停止", "不停止"),
+    ],
+)
+def test_a_run_is_stopped_after_a_question_and_by_keyboard(
+    visit: Visit, serve, locale: str, stop: str, sure: str, yes: str, no: str
+) -> None:
+    served = serve()
+    run = served.api().start()
+    page = visit(served.url, locale=locale).open(f"#run/{run['id']}")
+    button = page.get_by_role("button", name=stop, exact=True)
+    sent: list[str] = []
+    page.on("request", lambda one: sent.append(one.url) if one.url.endswith("/cancel") else None)
+    for how in ("Enter", "Escape"):
+        button.press("Enter")
+        expect(page.get_by_role("group", name=sure)).to_be_visible()
+        expect(page.get_by_role("button", name=no)).to_be_focused()
+        page.keyboard.press(how)
+        expect(button).to_be_focused()
+    assert sent == []
+    button.press("Enter")
+    page.keyboard.press("Shift+Tab")
+    expect(page.get_by_role("button", name=yes, exact=True)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator(".chip.cancelled").first).to_be_visible()
+    assert len(sent) == 1

@@ -17,6 +17,7 @@ export class RunView {
   constructor(parent, story, { mayAnswer, onChanged, question }) {
     this.question = question;
     this.sought = null;
+    this.isStopping = false;
     this.story = story;
     this.mayAnswer = mayAnswer;
     this.onChanged = onChanged;
@@ -56,32 +57,45 @@ export class RunView {
     const { story } = this;
     const reason = story.stopReason && story.stopReason !== "answered" && story.stopReason !== story.status ? ` · ${say(`reason.${story.stopReason}`)}` : "";
     const facts = [story.id, story.thread && say("thread", { id: story.thread }), story.by && say("started_by", { by: story.by })];
-    const buttons = [];
-    if (["running", "interrupted", "failed"].includes(story.status)) buttons.push(this.button("cancel", "cancel"));
-    if (story.status === "failed") buttons.push(this.button("retry", "retry", "primary"));
+    const canStop = ["running", "interrupted", "failed"].includes(story.status);
+    this.isStopping &&= canStop;
     fill(this.parts.head,
       el("p", { className: "facts" },
         el("span", { className: `chip ${story.status}`, data: { status: story.status } }, say(`status.${story.status}`), reason),
         el("span", { className: "quiet" }, facts.filter(Boolean).join(" · "))),
       el("h2", {}, story.input),
-      buttons.length > 0 && el("div", { className: "buttons" }, buttons));
+      canStop && this.isStopping && this.confirmation(),
+      canStop && !this.isStopping && el("div", { className: "buttons" },
+        button("cancel", () => this.askToStop(true)),
+        story.status === "failed" && button("retry", (made) => this.send("retry", made), "primary")));
   }
 
-  button(word, path, className = "") {
-    const made = el("button", { type: "button", className, data: { key: word } }, say(word));
-    made.addEventListener("click", async () => {
-      made.disabled = true;
-      try {
-        await post(`runs/${encodeURIComponent(this.story.id)}/${path}`);
-        this.problem = "";
-      } catch (problem) {
-        this.problem = problem.said ?? String(problem);
-        made.disabled = false;
-        this.drawEnd();
-      }
-      this.onChanged();
-    });
-    return made;
+  // Nothing undoes a stop: one click is not enough, and the focus is on what does nothing.
+  confirmation() {
+    const stop = button("stop", (made) => this.send("cancel", made), "danger");
+    const keep = button("keep", () => this.askToStop(false));
+    keep.setAttribute("aria-describedby", "sure");
+    const onkeydown = (event) => event.key === "Escape" && this.askToStop(false);
+    return el("div", { className: "buttons", role: "group", "aria-labelledby": "sure", onkeydown }, el("p", { id: "sure" }, say("sure")), stop, keep);
+  }
+
+  askToStop(yes) {
+    this.isStopping = yes;
+    this.drawHead();
+    this.parts.head.querySelector(`[data-key=${yes ? "keep" : "cancel"}]`).focus();
+  }
+
+  async send(path, made) {
+    made.disabled = true;
+    try {
+      await post(`runs/${encodeURIComponent(this.story.id)}/${path}`);
+      this.problem = "";
+    } catch (problem) {
+      this.problem = problem.said ?? String(problem);
+      made.disabled = false;
+      this.drawEnd();
+    }
+    this.onChanged();
   }
 
   drawBar() {
@@ -183,6 +197,11 @@ export class RunView {
       story.answer && el("section", { className: "answer", "aria-labelledby": "answer-title" },
         el("h3", { id: "answer-title" }, say("answer")), el("p", { className: "said" }, story.answer)));
   }
+}
+
+// `onPressed` gets the button.
+function button(word, onPressed, className = "") {
+  return el("button", { type: "button", className, data: { key: word }, onclick: (event) => onPressed(event.currentTarget) }, say(word));
 }
 
 function goTo(event) {
