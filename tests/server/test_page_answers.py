@@ -21,8 +21,8 @@ WANG, LI = "wang-token-0123456789", "li-token-0123456789"
 TWO = Access({digest(WANG): "wang", digest(LI): "li"})
 GONE = [("en-US", "This question is not open any more."), ("zh-CN", "这个问题已不再开放。")]
 FIRST = [
-    ("en-US", ("Reject", "Reason"), "Somebody answered first."),
-    ("zh-CN", ("拒绝", "原因"), "已有人先回答"),
+    ("en-US", ("Reject", "Reason"), "Somebody answered first. Nothing was changed."),
+    ("zh-CN", ("拒绝", "原因"), "已有人先回答，未作任何更改。"),
 ]
 
 
@@ -173,7 +173,7 @@ def test_whoever_answers_second_is_told_and_keeps_what_was_typed(
     answer_first(page, answer)
     reject(card, words, "先等一等")
     card.get_by_role("button", name=words[0]).click()
-    expect(card.get_by_role("alert")).to_contain_text(first)
+    expect(card.get_by_role("alert")).to_have_text(first)
     expect(card.get_by_role("textbox", name=words[1])).to_have_value("先等一等")
     expect(card.get_by_role("textbox", name=words[1])).not_to_be_editable()
     page.get_by_role("button", name="中文" if locale == "en-US" else "English").click()

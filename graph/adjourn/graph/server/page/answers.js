@@ -50,5 +50,5 @@ function isSettled({ status, kind }) {
 // Why an answer was too late. A run that was stopped settles its questions too, and nobody was first.
 export function whyLate({ problem }) {
   const isTold = problem?.kind === "expired" || (problem?.kind === "already_answered" && problem.state === "answered");
-  return isTold ? problem.said : say("gone");
+  return say(isTold ? `problem.${problem.kind}` : "gone");
 }

@@ -17,18 +17,17 @@ export function questionCard(asked, onSettled) {
     el("header", {},
       el("h3", { id: head }, say(`type.${question.type}`)),
       el("span", { className: "chip waiting" }, question.path ? `${question.path} · ` : "", question.tool || "?")),
-    late && el("p", { className: "wrong", role: "alert" }, whyLate(late)),
     question.reason && el("p", { className: "reason" }, question.reason),
     context(question),
     question.expires_at && !late && el("p", { className: "hint" }, say("expires", { at: time(question.expires_at) })),
     approvals(question.approvals));
-  if (late) card.append(tooLate(question, onSettled));
+  if (late) card.append(tooLate(question, whyLate(late), onSettled));
   else card.append(asked.may_answer ? form(asked, onSettled) : el("p", { className: "hint" }, say("not_yours")));
   return card;
 }
 
 // What was typed, to be read and copied.
-function tooLate(question, onSettled) {
+function tooLate(question, why, onSettled) {
   const body = bodyOf(question);
   body.restore(draftOf(question.id));
   for (const one of body.element.querySelectorAll("input, select, textarea")) {
@@ -41,7 +40,7 @@ function tooLate(question, onSettled) {
   };
   // the key of the button that sent it: it takes over the focus
   const button = el("button", { type: "button", data: { key: `send-${question.id}` }, onclick: close }, say("close"));
-  return el("form", {}, body.element, el("div", { className: "buttons" }, button));
+  return el("form", {}, body.element, el("p", { className: "wrong", role: "alert" }, why), el("div", { className: "buttons" }, button));
 }
 
 function context(question) {
