@@ -40,7 +40,8 @@ function tooLate(question, why, onSettled) {
   };
   // the key of the button that sent it: it takes over the focus
   const button = el("button", { type: "button", data: { key: `send-${question.id}` }, onclick: close }, say("close"));
-  return el("form", {}, body.element, el("p", { className: "wrong", role: "alert" }, why), el("div", { className: "buttons" }, button));
+  const stay = (event) => event.preventDefault(); // Enter in its only field would send it
+  return el("form", { onsubmit: stay }, body.element, el("p", { className: "wrong", role: "alert" }, why), el("div", { className: "buttons" }, button));
 }
 
 function context(question) {
