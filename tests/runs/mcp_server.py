@@ -1,6 +1,8 @@
 """A real MCP server on stdio, started by the tests as a process of its own. Each write adds a line to the file EFFECTS."""
 
+import os
 import sys
+import threading
 from pathlib import Path
 
 from mcp.server.fastmcp import FastMCP
@@ -30,6 +32,17 @@ def send(text: str) -> str:
     with EFFECTS.open("a") as out:
         out.write(f"send {text}\n")
     return f"sent {text}"
+
+
+@server.tool()
+def lost(how: str) -> str:
+    """Order something, and then die, or never answer."""
+    with EFFECTS.open("a") as out:
+        out.write(f"order {how}\n")
+    if how == "dies":
+        os._exit(1)
+    threading.Event().wait(60)
+    return "too late"
 
 
 @server.tool(annotations=ToolAnnotations(readOnlyHint=True, destructiveHint=True))

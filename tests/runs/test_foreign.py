@@ -3,6 +3,7 @@
 import json
 import sys
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,6 +46,7 @@ async def test_c19_annotations_of_an_mcp_server_are_understood(tmp_path):
         "find": ("read", False),
         "put": ("write", True),
         "send": ("write", False),
+        "lost": ("write", False),
         "liar": ("write", False),
         "fails": ("read", False),
     }
@@ -100,6 +102,26 @@ async def test_c19_a_call_of_an_mcp_server_that_is_gone_is_an_observation(house,
     ).start("go")
     assert run.status == "finished"
     assert {one.outcome for one in run.calls} <= {"failed", "unknown"}
+
+
+@pytest.mark.parametrize("how", ["dies", "sleeps"])
+async def test_c28_a_write_whose_mcp_server_died_or_never_answered_is_unknown(house, tmp_path, how):
+    """With a session of its own for the call, what breaks comes as a group of exceptions."""
+    started = StdioServerParameters(command=sys.executable, args=[str(SERVER), str(tmp_path / "effects")])
+
+    @langchain_tool
+    async def order() -> str:
+        """Order."""
+        async with stdio_client(started) as (read, write), ClientSession(read, write) as session:
+            await session.initialize()
+            given = {"read_timeout_seconds": timedelta(seconds=2)} if how == "sleeps" else {}
+            return str(await session.call_tool("lost", {"how": how}, **given))
+
+    turns = [says("", call("order", {}, id=one)) for one in ("a", "b")]
+    run = await house.runner([*turns, "ok"], tools=[order]).start("go")
+    assert (run.calls[0].outcome, run.calls[0].error["class"]) == ("unknown", "builtins.ExceptionGroup")
+    assert run.status == "interrupted"  # the model tried it again: a person is asked first
+    assert (tmp_path / "effects").read_text().splitlines() == [f"order {how}"]
 
 
 @langchain_tool

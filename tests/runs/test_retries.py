@@ -1,11 +1,22 @@
 """What is tried again and what never is; places; lost writes (C-21, C-28, C-29, C-30, C-35)."""
 
 import asyncio
+import http.client
 import json
+import smtplib
+import socket
 import threading
 import time
+import urllib.request
+from contextlib import contextmanager
 
+import anyio
+import httpx
+import openai
+import psycopg
+import pymysql
 import pytest
+import requests
 from langchain_core.messages import ToolMessage
 from langgraph.types import interrupt
 
@@ -103,6 +114,149 @@ async def test_c28_a_write_that_broke_off_is_unknown(house):
     run = await house.runner(one_call("act"), tools=[act]).start("go")
     assert (run.calls[0].outcome, run.calls[0].error_code) == ("unknown", "outcome_unknown")
     assert run.calls[0].error["class"] == "builtins.ConnectionResetError"
+
+
+@contextmanager
+def hangs_up(reply=b"", *, greeting=b""):
+    """The port of a server that takes an order, and breaks off; and the orders that it took."""
+    orders = []
+
+    def serve():
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:  # closed: the test is over
+                return
+            with connection:
+                connection.sendall(greeting)
+                taken = connection.recv(65536)
+                if taken:
+                    orders.append(taken)
+                    connection.sendall(reply)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve, daemon=True)
+        server.start()
+        yield listener.getsockname()[1], orders
+        listener.shutdown(socket.SHUT_RDWR)
+        server.join(5)
+
+
+@contextmanager
+def closed_port():
+    """A port on which nobody listens: what is bound and does not listen refuses."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
+
+
+class ShopError(Exception):
+    """The error of an SDK, which hides its client's."""
+
+
+def by_sdk(port):
+    try:
+        httpx.post(f"http://127.0.0.1:{port}/", timeout=5)
+    except httpx.HTTPError as error:
+        raise ShopError("order service") from error
+
+
+def by_openai(port):
+    with openai.OpenAI(api_key="x", base_url=f"http://127.0.0.1:{port}", max_retries=0) as client:
+        client.chat.completions.create(model="x", messages=[])
+
+
+def in_a_task_group(port):
+    async def post():
+        async with httpx.AsyncClient() as client:
+            await client.post(f"http://127.0.0.1:{port}/", timeout=5)
+
+    async def both():
+        async with anyio.create_task_group() as group:
+            group.start_soon(post)
+
+    anyio.run(both)
+
+
+CLIENTS = {
+    "requests": lambda port: requests.post(f"http://127.0.0.1:{port}/", timeout=5),
+    "urllib": lambda port: urllib.request.urlopen(f"http://127.0.0.1:{port}/", b"x", timeout=5).read(),
+    "httpx": lambda port: httpx.post(f"http://127.0.0.1:{port}/", timeout=5),
+    "openai": by_openai,
+    "an SDK": by_sdk,
+    "a task group": in_a_task_group,
+}
+
+
+def order_by(client, port, **settings):
+    """A tool that places an order with this client, in a thread."""
+
+    @tool(effect="write", **settings)
+    def order() -> str:
+        """Order."""
+        client(port)
+        return "placed"
+
+    return order
+
+
+async def ordered_twice(house, made):
+    """A run whose model orders again when it was told that the first order failed."""
+    turns = [says("", call("order", {}, id="a")), says("", call("order", {}, id="b")), "done"]
+    return await house.runner(turns, tools=[made]).start("go")
+
+
+@pytest.mark.parametrize("reply", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc"])
+@pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
+async def test_c28_an_order_that_broke_off_is_placed_once_whatever_the_client(house, client, reply):
+    with hangs_up(reply) as (port, orders):
+        run = await ordered_twice(house, order_by(client, port))
+    assert (len(orders), run.calls[0].outcome) == (1, "unknown")
+    assert run.status == "interrupted"  # an identical write asks first
+
+
+async def test_c28_a_mail_whose_server_hung_up_is_unknown(house):
+    def send(port):
+        with smtplib.SMTP("127.0.0.1", port, timeout=5) as server:
+            server.sendmail("a@example.com", "b@example.com", "x")
+
+    with hangs_up(greeting=b"220 hello\r\n") as (port, _):
+        run = await house.runner(one_call("order"), tools=[order_by(send, port)]).start("go")
+    assert run.calls[0].outcome == "unknown"
+
+
+NO_SERVER = {
+    **CLIENTS,
+    "http.client": lambda port: http.client.HTTPConnection("127.0.0.1", port).request("POST", "/"),
+    "psycopg": lambda port: psycopg.connect(f"host=127.0.0.1 port={port} connect_timeout=5"),
+    "pymysql": lambda port: pymysql.connect(host="127.0.0.1", port=port),
+}
+
+
+@pytest.mark.parametrize("client", NO_SERVER.values(), ids=NO_SERVER)
+async def test_c30_an_order_that_was_never_sent_failed_and_is_tried_again_where_it_may_be(house, client):
+    with closed_port() as port:
+        once = await house.runner(one_call("order"), tools=[order_by(client, port)]).start("go")
+        again = order_by(client, port, idempotent=True)
+        thrice = await house.runner(one_call("order"), tools=[again]).start("go")
+    assert (once.calls[0].outcome, once.calls[0].attempts) == ("failed", 1)
+    assert (thrice.calls[0].outcome, thrice.calls[0].error_code) == ("failed", "unavailable")
+    assert thrice.calls[0].attempts == 3
+
+
+async def test_c30_a_read_is_tried_again_also_behind_an_sdk(house):
+    seen = []
+
+    @tool(effect="read")
+    def look() -> str:
+        """Look."""
+        seen.append(1)
+        by_sdk(port)
+        return "found"
+
+    with hangs_up() as (port, _):
+        run = await house.runner(one_call("look"), tools=[look]).start("go")
+    assert (len(seen), run.calls[0].error_code) == (3, "unavailable")
 
 
 @pytest.mark.parametrize("error", [NotDone("refused"), ConnectionRefusedError("refused")])
@@ -278,7 +432,6 @@ def test_c30_retry_after_is_read_as_seconds_or_date():
 
 
 def test_c29_exceptions_of_real_clients_are_known():
-    httpx = pytest.importorskip("httpx")
     request = httpx.Request("GET", "http://127.0.0.1/")
     assert failure_of(httpx.ReadTimeout("x", request=request)).lost
     assert not failure_of(httpx.ConnectTimeout("x", request=request)).lost

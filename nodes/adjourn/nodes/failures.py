@@ -1,17 +1,19 @@
 """From an exception to what it means: its code, whether to try again, whether a write may have happened. Pure.
 
-The class decides (C-29). The exceptions of HTTP clients are known by their names and by the status that
-they carry, since none of these packages needs to be installed.
+Its class decides, and the code that the other side gave (C-29). What it was raised from counts where it says more: clients
+wrap what happened, SDKs wrap clients, and task groups wrap both. Classes are known by their names, since none of
+these packages needs to be installed.
 """
 
+import errno
 import math
-import socket
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 from adjourn.checkpoints.lifecycle import ErrorCode
-from adjourn.nodes.tool_errors import NotDone, RateLimited, ToolError
+from adjourn.nodes.tool_errors import RateLimited, ToolError
 
 
 class TimeLimit(Exception):
@@ -27,99 +29,226 @@ class Failure:
     """What an exception means.
 
     `again`: worth another attempt (C-30). `lost`: a write that ended so may have happened (C-28).
-    `retry_after_s`: the wait that the other side asked for, in seconds.
+    `retry_after_s`: the wait that the other side asked for, in seconds. `sure`: nothing that the exception was raised
+    from says more.
     """
 
     code: ErrorCode
     again: bool = False
     lost: bool = False
     retry_after_s: float | None = None
+    sure: bool = True
 
 
-# By the HTTP status that an exception carries. 502 and 504 come from a gateway that lost sight of the request.
+_PLAIN = Failure(ErrorCode.TOOL_ERROR)
+_TIMED_OUT = Failure(ErrorCode.TIMEOUT, again=True, lost=True)
+_NEVER_SENT = Failure(ErrorCode.UNAVAILABLE, again=True)
+_BROKE_OFF = Failure(ErrorCode.UNAVAILABLE, again=True, lost=True)
+# What it was raised from tells whether anything had been sent; where that says nothing, something may have been.
+_WRAPS = Failure(ErrorCode.UNAVAILABLE, again=True, lost=True, sure=False)
+_WRAPS_TIMEOUT = Failure(ErrorCode.TIMEOUT, again=True, lost=True, sure=False)
+
+# By the HTTP status that an exception carries. 502, 504 and those from 520 come from a gateway that lost sight of the request.
 _STATUSES: dict[int, Failure] = {
     401: Failure(ErrorCode.PERMISSION_DENIED),
     403: Failure(ErrorCode.PERMISSION_DENIED),
     404: Failure(ErrorCode.NOT_FOUND),
-    408: Failure(ErrorCode.TIMEOUT, again=True, lost=True),
+    408: _TIMED_OUT,
     410: Failure(ErrorCode.NOT_FOUND),
     429: Failure(ErrorCode.RATE_LIMITED, again=True),
-    502: Failure(ErrorCode.UNAVAILABLE, again=True, lost=True),
-    503: Failure(ErrorCode.UNAVAILABLE, again=True),
-    504: Failure(ErrorCode.UNAVAILABLE, again=True, lost=True),
+    503: _NEVER_SENT,
+    **dict.fromkeys((502, 504, *range(520, 525), 598, 599), _BROKE_OFF),
 }
 
-_TIMED_OUT = Failure(ErrorCode.TIMEOUT, again=True, lost=True)
-_NEVER_SENT = Failure(ErrorCode.UNAVAILABLE, again=True)
-_BROKE_OFF = Failure(ErrorCode.UNAVAILABLE, again=True, lost=True)
-
-# By class, most special first.
-_CLASSES: tuple[tuple[type[BaseException], Failure], ...] = (
-    (TimeLimit, _TIMED_OUT),
-    (SelfCancelled, Failure(ErrorCode.TOOL_ERROR, lost=True)),
-    (NotDone, Failure(ErrorCode.TOOL_ERROR)),
-    (TimeoutError, _TIMED_OUT),
-    (ConnectionRefusedError, _NEVER_SENT),
-    (socket.gaierror, _NEVER_SENT),
-    (ConnectionError, _BROKE_OFF),
-    (PermissionError, Failure(ErrorCode.PERMISSION_DENIED)),
-    (FileNotFoundError, Failure(ErrorCode.NOT_FOUND)),
-    (LookupError, Failure(ErrorCode.NOT_FOUND)),
+# By the SQLSTATE that a database gave; any other says that the statement did not take effect. 40003 and the classes 08
+# and 57P (the server goes down) leave it open.
+_SQLSTATES: dict[str, Failure] = dict.fromkeys(
+    ("08000", "08003", "08006", "08007", "40003", "57P01", "57P02", "57P05"), _BROKE_OFF
 )
 
-# By the names of classes of httpx, requests, aiohttp and urllib3.
-_NAMES: dict[str, Failure] = {
-    "ConnectTimeout": _NEVER_SENT,
-    "ConnectError": _NEVER_SENT,
-    "ClientConnectorError": _NEVER_SENT,
-    "NewConnectionError": _NEVER_SENT,
-    "PoolTimeout": _NEVER_SENT,
-    "TimeoutException": _TIMED_OUT,
-    "Timeout": _TIMED_OUT,
-    "ServerTimeoutError": _TIMED_OUT,
-    "TransportError": _BROKE_OFF,
-    "ClientConnectionError": _BROKE_OFF,
-    "ProtocolError": _BROKE_OFF,
+# By the code of a JSON-RPC error, as MCP uses them: the time limit of a request (in the newer protocol the second), a
+# connection that was closed.
+_JSON_RPC: dict[int, Failure] = {408: _TIMED_OUT, -32001: _TIMED_OUT, -32000: _BROKE_OFF}
+
+# By the number of an `OSError` that has no class of its own, and of the drivers of MySQL: gone away, lost in a query.
+_NUMBERS: dict[int, Failure] = dict.fromkeys(
+    (
+        errno.ENETDOWN,
+        errno.ENETUNREACH,
+        errno.ENETRESET,
+        errno.ENOTCONN,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        2006,
+        2013,
+        2055,
+    ),
+    _BROKE_OFF,
+)
+
+# By class: its own name, else the one of the nearest class above it that is listed. A name that many packages use
+# stands with its package.
+_CLASSES: dict[str, Failure] = {
+    "TimeLimit": _TIMED_OUT,
+    "SelfCancelled": Failure(ErrorCode.TOOL_ERROR, lost=True),
+    **dict.fromkeys(
+        (
+            "ConnectionRefusedError",
+            "gaierror",
+            "ConnectError",  # httpx
+            "ConnectTimeout",  # httpx, requests
+            "PoolTimeout",  # httpx, psycopg_pool
+            "ConnectTimeoutError",  # urllib3, botocore
+            "NewConnectionError",  # urllib3
+            "ClientConnectorError",  # aiohttp
+            "ConnectionTimeoutError",  # aiohttp
+            "ConnectionFailed",  # anyio
+            "EndpointConnectionError",  # botocore
+            "ServerSelectionTimeoutError",  # pymongo
+        ),
+        _NEVER_SENT,
+    ),
+    "SSLCertVerificationError": _PLAIN,  # never sent either, and no better the next time
+    **dict.fromkeys(
+        (
+            "TimeoutError",  # asyncio, socket, redis, urllib3
+            "TimeoutException",  # httpx
+            "Timeout",  # requests
+            "ServerTimeoutError",  # aiohttp
+            "TimeoutExpired",  # subprocess
+        ),
+        _TIMED_OUT,
+    ),
+    **dict.fromkeys(
+        (
+            "ConnectionResetError",
+            "ConnectionAbortedError",
+            "BrokenPipeError",
+            "EOFError",
+            "NetworkError",  # httpx
+            "ProtocolError",  # httpx, urllib3
+            "ChunkedEncodingError",  # requests
+            "ClientConnectionError",  # aiohttp
+            "ClientPayloadError",  # aiohttp
+            "IncompleteRead",  # http.client
+            "BadStatusLine",  # http.client
+            "IncompleteReadError",  # asyncio, botocore
+            "BrokenResourceError",  # anyio
+            "ClosedResourceError",  # anyio
+            "EndOfStream",  # anyio
+            "ConnectionClosed",  # websockets
+            "ConnectionClosedError",  # botocore
+            "ConnectionFailure",  # pymongo
+            "SMTPServerDisconnected",
+        ),
+        _BROKE_OFF,
+    ),
+    **dict.fromkeys(
+        (
+            "ConnectionError",  # Python, requests, redis
+            "SSLError",  # ssl, requests, urllib3
+            "TransportError",  # httpx
+            "APIConnectionError",  # openai, anthropic
+            "psycopg.OperationalError",
+            "psycopg2.OperationalError",
+        ),
+        _WRAPS,
+    ),
+    "APITimeoutError": _WRAPS_TIMEOUT,  # openai, anthropic
+    "PermissionError": Failure(ErrorCode.PERMISSION_DENIED, sure=False),
+    "FileNotFoundError": Failure(ErrorCode.NOT_FOUND, sure=False),
+    "LookupError": Failure(ErrorCode.NOT_FOUND, sure=False),
 }
+
+_MOST = 200  # exceptions that are looked at for one: far more than any chain has, and most task groups
 
 
 def failure_of(error: BaseException) -> Failure:
     """What `error` means; an exception that nothing is known about is a plain `tool_error`."""
+    return _meaning(error, set()) or _PLAIN
+
+
+def _meaning(error: BaseException, seen: set[int]) -> Failure | None:
+    """What the exception says by itself, or what stands behind it says better: the worst of that. None: nothing."""
+    if id(error) in seen or len(seen) >= _MOST:
+        return None
+    seen.add(id(error))
+    own = _by_itself(error)
+    if own is not None and own.sure:
+        return own
+    found = (_meaning(one, seen) for one in _behind(error))
+    # a look-up that failed on the way says nothing about what was raised in the end
+    telling = [one for one in found if one is not None and (one.sure or one.lost)]
+    return max(telling, key=lambda one: one.lost) if telling else own
+
+
+def _behind(error: BaseException) -> Iterator[BaseException]:
+    """What the exception was raised from or while handling, what it wraps, and the members of a group."""
+    wrapped = (error.__cause__, error.__context__, _attribute(error, "reason"))
+    for one in (*wrapped, *error.args, *(_attribute(error, "exceptions") or ())):
+        if isinstance(one, BaseException):
+            yield one
+
+
+def _by_itself(error: BaseException) -> Failure | None:
     if isinstance(error, RateLimited):
         return Failure(ErrorCode.RATE_LIMITED, again=True, retry_after_s=error.retry_after_s)
     if isinstance(error, ToolError):
         return Failure(error.code)
-    status = http_status(error)
+    status, state = http_status(error), _attribute(error, "sqlstate")
     if status is not None:
         return _of_status(status, error)
-    named = next((_NAMES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _NAMES), None)
-    if named is not None:
-        return named
-    known = next((one for kind, one in _CLASSES if isinstance(error, kind)), None)
-    if known is not None:
-        return known
-    reason = getattr(error, "reason", None)  # urllib wraps what happened
-    return failure_of(reason) if isinstance(reason, Exception) else Failure(ErrorCode.TOOL_ERROR)
+    if isinstance(state, str):
+        return _SQLSTATES.get(state, _PLAIN)
+    if _attribute(error, "pgconn") is not None:  # psycopg: there was no connection yet
+        return _NEVER_SENT
+    code = _attribute(_attribute(error, "error"), "code")
+    return _in(_JSON_RPC, code) or _by_class(error) or _in(_NUMBERS, _number(error))
+
+
+def _by_class(error: BaseException) -> Failure | None:
+    for kind in type(error).__mro__:
+        package = kind.__module__.partition(".")[0]
+        known = _CLASSES.get(kind.__name__) or _CLASSES.get(f"{package}.{kind.__name__}")
+        if known is not None:
+            return known
+    return None
+
+
+def _number(error: BaseException) -> Any:
+    is_mysql = type(error).__module__.partition(".")[0] in ("pymysql", "MySQLdb")
+    return error.args[0] if is_mysql and error.args else _attribute(error, "errno")
+
+
+def _in(table: Mapping[int, Failure], code: Any) -> Failure | None:
+    return table.get(code) if isinstance(code, int) else None
+
+
+def _attribute(holder: Any, name: str) -> Any:
+    """An attribute of somebody else's object; None: it is not there, or cannot be read."""
+    try:
+        return getattr(holder, name, None)
+    except Exception:
+        return None
 
 
 def _of_status(status: int, error: BaseException) -> Failure:
     known = _STATUSES.get(status)
     if known is None:
         return Failure(ErrorCode.UNAVAILABLE if status >= 500 else ErrorCode.TOOL_ERROR, again=status >= 500)
-    wait = retry_after_s(error)
-    return known if wait is None else Failure(known.code, known.again, known.lost, wait)
+    return replace(known, retry_after_s=retry_after_s(error))
 
 
 def http_status(error: BaseException) -> int | None:
     """The HTTP status of 400 or more that an exception of an HTTP client carries; None: it carries none."""
-    response = getattr(error, "response", None)
+    response = _attribute(error, "response")
     for holder, name in (
         (response, "status_code"),
         (response, "status"),
         (error, "status_code"),
         (error, "status"),
     ):
-        value = getattr(holder, name, None)
+        value = _attribute(holder, name)
         if isinstance(value, int) and not isinstance(value, bool) and value >= 400:
             return value
     return None
@@ -127,9 +256,7 @@ def http_status(error: BaseException) -> int | None:
 
 def retry_after_s(error: BaseException) -> float | None:
     """The `Retry-After` header of the response (RFC 9110, 10.2.3), in seconds from now; None: no such header."""
-    headers: Any = getattr(getattr(error, "response", None), "headers", None) or getattr(
-        error, "headers", None
-    )
+    headers = _attribute(_attribute(error, "response"), "headers") or _attribute(error, "headers")
     value = headers.get("Retry-After") if hasattr(headers, "get") else None
     if value is None:
         return None

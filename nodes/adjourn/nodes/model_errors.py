@@ -2,16 +2,14 @@
 
 import random
 
-from adjourn.nodes.failures import http_status, retry_after_s
+from adjourn.nodes.failures import failure_of, http_status, retry_after_s
 
 ATTEMPTS = 3  # of one model, the first included
 BACKOFF_S = 0.5  # before the second attempt; doubled for the third, and jittered by half
 TRANSIENT_STATUS = frozenset({408, 409, 429})  # and everything from 500
 
-# By name: the classes are httpx's and the providers' own, which need not be installed. The others are how a
-# stream that broke off in its middle shows itself: an event with half a JSON, an error event (under status 200, with
-# which the stream had begun), no event at all.
-_NETWORK = frozenset({"ConnectionError", "TimeoutError", "TransportError", "APIConnectionError"})
+# How a stream that broke off in its middle shows itself: an event with half a JSON, an error event (under status 200, with
+# which the stream had begun). By name: the classes are the providers' own, which need not be installed.
 _BROKEN_STREAM = frozenset({"JSONDecodeError", "APIError", "APIStatusError"})
 
 # langchain-openai tells by a ValueError that nothing came, and that a response of the Responses API failed: by these codes.
@@ -23,7 +21,7 @@ def is_transient(error: BaseException) -> bool:
     status = http_status(error)
     if status is not None:
         return status in TRANSIENT_STATUS or status >= 500
-    if {kind.__name__ for kind in type(error).__mro__} & _NETWORK or type(error).__name__ in _BROKEN_STREAM:
+    if failure_of(error).again or type(error).__name__ in _BROKEN_STREAM:
         return True
     return isinstance(error, ValueError) and any(word in str(error) for word in _BROKEN_WORDS)
 
