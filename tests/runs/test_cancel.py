@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from contextlib import closing, suppress
 from typing import Any
@@ -349,6 +350,40 @@ async def test_c61_verify_is_tried_after_the_grace(house):
     stopped = await runner.cancel(row.id)
     await running
     assert stopped.calls[0].outcome == "ok"
+
+
+@pytest.mark.parametrize(
+    ("goes_on", "outcome"), [(True, "unknown"), (False, "cancelled")], ids=["a thread", "a task"]
+)
+async def test_c61_that_it_did_not_happen_does_not_count_while_it_goes_on(house, goes_on, outcome):
+    entered, go = threading.Event(), threading.Event()
+
+    @tool(effect="write", name="pay", verify=lambda context: False)
+    def in_thread() -> str:
+        """Pay."""
+        entered.set()
+        go.wait(20)
+        return "paid"
+
+    @tool(effect="write", name="pay", verify=lambda context: False)
+    async def in_task() -> str:
+        """Pay."""
+        entered.set()
+        await asyncio.sleep(60)
+        return "late"
+
+    runner = house.runner(
+        [says("", call("pay", {}, id="p"))],
+        tools=[in_thread if goes_on else in_task],
+        limits=Limits(cancel_grace_s=0.05),
+    )
+    running = asyncio.create_task(runner.start("go", thread_id="t"))
+    assert await asyncio.to_thread(entered.wait, 20)
+    (row,) = await runner.list(thread_id="t")
+    stopped = await runner.cancel(row.id)
+    await running
+    go.set()
+    assert stopped.calls[0].outcome == outcome
 
 
 @pytest.mark.alone

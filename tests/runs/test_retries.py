@@ -20,7 +20,7 @@ import requests
 from langchain_core.messages import ToolMessage
 from langgraph.types import interrupt
 
-from adjourn.nodes import Happened, NotDone, RateLimited, ToolContext, ToolError, tool
+from adjourn.nodes import Happened, NotDone, RateLimited, ToolContext, ToolError, confirm_risky, tool
 from adjourn.nodes.failures import failure_of
 from adjourn.nodes.scripted import call, says
 
@@ -300,6 +300,62 @@ async def test_c35_a_verify_that_fails_leaves_it_unknown(house):
 
     run = await house.runner(one_call("act"), tools=[act]).start("go")
     assert run.calls[0].outcome == "unknown"
+
+
+@pytest.fixture
+def held():
+    """A bank whose payments wait in their threads until the test lets them go, or is over."""
+
+    class Bank:
+        def __init__(self):
+            self.go, self.paid = threading.Event(), []
+
+        def pay(self):
+            self.go.wait(20)
+            self.paid.append(1)
+            return "paid"
+
+        def verify(self, context):
+            return Happened("it did") if self.paid else False
+
+    bank = Bank()
+    yield bank
+    bank.go.set()
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+async def test_c35_that_it_did_not_happen_does_not_count_while_an_attempt_goes_on(house, held, idempotent):
+    """`verify` tells the truth, and yet the payment comes a moment later."""
+
+    @tool(effect="write", timeout_s=0.05, verify=held.verify, idempotent=idempotent)
+    def pay() -> str:
+        """Pay."""
+        return held.pay()
+
+    run = await house.runner(one_call("pay"), tools=[pay]).start("go")
+    assert (run.calls[0].outcome, run.calls[0].error_code) == ("unknown", "outcome_unknown")
+    assert held.paid == []
+
+
+async def test_c35_that_it_happened_counts_while_the_attempt_goes_on(house, held):
+    @tool(effect="write", timeout_s=0.05, verify=held.verify)
+    def pay() -> str:
+        """Pay, and then wait for something else."""
+        held.paid.append(1)
+        return held.pay()
+
+    run = await house.runner(one_call("pay"), tools=[pay]).start("go")
+    assert (run.calls[0].outcome, told(house)["data"]) == ("ok", "it did")
+
+
+async def test_c35_what_verify_brings_is_a_result_and_no_question(house):
+    @tool(effect="write", verify=lambda context: Happened(confirm_risky("Sure?")))
+    async def pay() -> str:
+        """Pay."""
+        raise ConnectionResetError("gone")
+
+    run = await house.runner(one_call("pay"), tools=[pay]).start("go")
+    assert (run.status, run.calls[0].outcome) == ("finished", "ok")
 
 
 async def test_c29_a_tool_error_says_what_the_model_should_see(house):

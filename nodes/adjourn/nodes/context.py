@@ -44,7 +44,8 @@ class ToolContext:
 class Happened:
     """What a tool's `verify` returns when the write did happen; `result` is what the tool would have returned.
 
-    `verify` returns False when it did not happen, and None when it cannot tell.
+    `verify` returns False when it did not happen, and None when it cannot tell. False counts when no attempt of the
+    call goes on any more: a thread that was given up may still do it.
     """
 
     result: Any = None

@@ -17,7 +17,7 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt
 
 from adjourn.checkpoints.lifecycle import CallState, Effect, ErrorCode
 from adjourn.checkpoints.sealed import hidden
-from adjourn.nodes.attempt import Held, Work, begin, in_thread, result_of
+from adjourn.nodes.attempt import Held, Places, Work, begin, in_thread, result_of
 from adjourn.nodes.calls import Call
 from adjourn.nodes.context import Happened, ToolContext
 from adjourn.nodes.failures import Failure, TimeLimit, failure_of, public_message
@@ -37,6 +37,7 @@ log = logging.getLogger("adjourn.call")
 BACKOFF_S = 0.2  # before the second attempt; doubled for each further one, and jittered by half
 LONGEST_WAIT_S = 30.0  # a rate limit that asks for more is answered as it is: the model can decide
 VERIFY_S = 10.0  # how long `verify` may take
+ENDS_S = 0.2  # how long one waits for an attempt that was told to stop, before `verify` is asked: a task ends at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +286,9 @@ class _Execution:
             if self.tool.secret:  # it may say which password was wrong, and the question is stored
                 result = self.hides.data(plain(result))
             return Outcome(CallState.WAITING, question=result, attempts=self.attempt, took_ms=self._took_ms())
+        return self._succeeded(result)
+
+    def _succeeded(self, result: Any) -> Outcome:
         told = self.executor.succeeded(self.tool, self.call, result, self.masker)
         return replace(told, **self._counted())
 
@@ -293,9 +297,9 @@ class _Execution:
         self._log(logging.WARNING, "raised", error)
         code = failure.code
         if self.is_write and failure.lost:
-            verdict = await verified(self.tool, self._context())
+            verdict = await verified(self.tool, self._context(), self.executor.run.places)
             if isinstance(verdict, Happened):
-                return self._ended(verdict.result)
+                return self._succeeded(verdict.result)
             code = failure.code if verdict is False else ErrorCode.OUTCOME_UNKNOWN
         return self._failed(code, error=kept, raised=error, **self._counted())
 
@@ -345,20 +349,22 @@ def _work(tool: Tool, arguments: dict[str, Any], context: ToolContext) -> Work:
         return work
 
 
-async def verified(tool: Tool, context: ToolContext) -> Happened | bool | None:
+async def verified(tool: Tool, context: ToolContext, places: Places) -> Happened | bool | None:
     """What the tool's `verify` says of a write whose outcome was lost; None: it cannot tell, or there is none.
 
-    A plain function runs in a thread, as a tool does: it asks a system that may not answer.
+    That it did not happen counts only when no attempt goes on, which could still do it. A plain function runs in a
+    thread, as a tool does: it asks a system that may not answer.
     """
     if tool.verify is None:
         return None
+    may_deny = await places.writes_ended(ENDS_S)
     try:
         said = await result_of(in_thread(functools.partial(tool.verify, context)), VERIFY_S)
     except Exception as error:
         kind = type(error).__name__
         log.warning("verify of %s for call %s failed: %s", tool.name, context.call_id, kind)
         return None
-    return said if isinstance(said, Happened) or said is False else None
+    return said if isinstance(said, Happened) or (said is False and may_deny) else None
 
 
 def _kept(error: Exception) -> dict[str, str]:

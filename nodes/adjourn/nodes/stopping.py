@@ -32,7 +32,9 @@ async def stopped(
     elif was_running and call["effect"] == Effect.READ:
         code, text = ErrorCode.TIMEOUT, "timeout.run"
     if is_in_doubt:
-        verdict = await verified(tool, executor.context(call, tool)) if tool is not None else None
+        verdict = None
+        if tool is not None:
+            verdict = await verified(tool, executor.context(call, tool), executor.run.places)
         if tool is not None and isinstance(verdict, Happened):
             return executor.succeeded(tool, call, verdict.result)
         code = code if verdict is False else ErrorCode.OUTCOME_UNKNOWN

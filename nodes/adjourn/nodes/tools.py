@@ -347,7 +347,7 @@ class _Batch:
             return failed(ErrorCode.OUTCOME_UNKNOWN, self.language, call["name"])
         if tool.idempotent:
             return None
-        verdict = await verified(tool, self.executor.context(call, tool))
+        verdict = await verified(tool, self.executor.context(call, tool), self.run_context.places)
         if isinstance(verdict, Happened):
             return self.executor.succeeded(tool, call, verdict.result)
         if verdict is None:
