@@ -19,6 +19,7 @@ from adjourn.checkpoints.lifecycle import Effect
 from adjourn.nodes.context import ToolContext
 from adjourn.nodes.definition import checked
 from adjourn.nodes.parameters import ModelParameters, Parameters, SchemaParameters, injection, is_secret
+from adjourn.nodes.questions import asks
 from adjourn.nodes.results import Told
 from adjourn.nodes.tool import TIMEOUT_S, ConfirmOf, Tool, tool
 from adjourn.nodes.tool_errors import ToolError
@@ -180,7 +181,12 @@ def _wants_call_id(kind: Any) -> bool:
 
 
 def _result(given: Any) -> Any:
-    """What a LangChain tool gave, as ours return it."""
+    """What a LangChain tool gave, as ours return it. It comes from outside, so it is data, and never a question (C-37)."""
+    result = _unpacked(given)
+    return Told(for_model=result, for_people=result) if asks(result) else result
+
+
+def _unpacked(given: Any) -> Any:
     if isinstance(given, ToolMessage):
         told = _data(given.content)
         if given.status == "error":
