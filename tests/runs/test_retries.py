@@ -20,9 +20,12 @@ import requests
 from langchain_core.messages import ToolMessage
 from langgraph.types import interrupt
 
+from adjourn.checkpoints.errors import UsageError
+from adjourn.checkpoints.lifecycle import ErrorCode
 from adjourn.nodes import Happened, NotDone, RateLimited, ToolContext, ToolError, confirm_risky, tool
 from adjourn.nodes.failures import failure_of
 from adjourn.nodes.scripted import call, says
+from adjourn.nodes.tool_errors import RAISABLE
 
 
 @pytest.fixture(autouse=True)
@@ -368,6 +371,99 @@ async def test_c29_a_tool_error_says_what_the_model_should_see(house):
     answer = told(house)
     assert (answer["errorCode"], answer["suggestion"], answer["data"]) == ("not_found", "search first", [1])
     assert "no such service" in answer["message"]
+
+
+REFUSALS = {
+    "PermissionError": PermissionError("403 from the bank"),
+    "status 401": openai.AuthenticationError(
+        "x", response=httpx.Response(401, request=httpx.Request("POST", "http://127.0.0.1/")), body=None
+    ),
+    "arguments": ToolError("no such currency", code="invalid_arguments"),
+    "refused": ToolError("needs the role payer", code=ErrorCode.PERMISSION_DENIED),
+}
+
+
+@pytest.mark.parametrize("error", REFUSALS.values(), ids=REFUSALS)
+async def test_c24_a_write_that_the_other_side_refused_has_run_and_failed(house, error):
+    """Not `denied` or `invalid`, which say that it did not run: the step's later writes are skipped."""
+    act, seen = flaky(9, error, effect="write")
+
+    @tool(effect="write")
+    def next_one() -> str:
+        """The next write."""
+        seen.append("next")
+        return "ok"
+
+    turn = says("", call("act", {}, id="a"), call("next_one", {}, id="b"))
+    run = await house.runner([turn, "done"], tools=[act, next_one]).start("go")
+    assert [one.outcome for one in run.calls] == ["failed", "skipped"]
+    assert (run.calls[0].error_code, len(seen)) == (failure_of(error).code, 1)
+
+
+async def test_c53_c55_who_is_refused_again_and_again_is_stopped(house):
+    act, seen = flaky(99, PermissionError("no"), effect="read")
+    turns = [says("", call("act", {}, id=f"a{n}")) for n in range(8)]
+    run = await house.runner([*turns, "done"], tools=[act]).start("go")
+    assert (run.stop_reason, len(seen)) == ("too_many_fails", 3)
+
+    @tool(effect="read")
+    def other(n: int) -> str:
+        """Succeed."""
+        return "ok"
+
+    seen.clear()
+    turns = [
+        says(
+            "",
+            call("act", {}, id=f"b{n}"),
+            call("other", {"n": n}, id=f"o{n}"),
+            call("other", {"n": -n - 1}, id=f"p{n}"),
+        )
+        for n in range(5)
+    ]
+    run = await house.runner([*turns, "done"], tools=[act, other]).start("go")
+    assert (run.stop_reason, len(seen)) == ("answered", 3)
+    assert [one.error_code for one in run.calls if one.tool == "act"][3:] == ["tool_disabled"] * 2
+
+
+@pytest.mark.parametrize("code", sorted(RAISABLE))
+@pytest.mark.parametrize("effect", ["read", "write"])
+async def test_c29_a_tool_may_raise_any_code_that_it_can_bring_about(house, code, effect):
+    act, _ = flaky(9, ToolError("so it is", code=code), effect=effect)
+    run = await house.runner(one_call("act"), tools=[act]).start("go")
+    is_open = code == "outcome_unknown" and effect == "write"
+    assert (run.status, run.calls[0].outcome) == ("finished", "unknown" if is_open else "failed")
+    if is_open:
+        assert run.calls[0].error_code == code
+    else:
+        assert told(house)["message"] == "act failed: so it is"
+
+
+@pytest.mark.parametrize("code", [*sorted(set(ErrorCode) - RAISABLE), "nonsense"])
+async def test_c29_the_runtime_s_own_codes_are_refused_with_those_that_a_tool_has(house, code):
+    with pytest.raises(UsageError, match=f"{code}; its codes are .*not_found.*unavailable"):
+        ToolError("x", code=code)
+
+    @tool(effect="write")
+    def act() -> str:
+        """Act."""
+        raise ToolError("x", code=code)
+
+    run = await house.runner(one_call("act"), tools=[act]).start("go")
+    assert (run.status, run.calls[0].outcome, run.calls[0].error_code) == ("finished", "failed", "tool_error")
+
+
+async def test_c29_a_class_of_one_s_own_may_forget_its_base(house):
+    class NoMoney(ToolError):
+        code = "not_found"
+
+        def __init__(self, account):
+            self.account = account
+
+    act, _ = flaky(9, NoMoney("a-1"), effect="write")
+    run = await house.runner(one_call("act"), tools=[act]).start("go")
+    assert (run.calls[0].outcome, run.calls[0].error_code) == ("failed", "not_found")
+    assert told(house)["message"] == "act failed: a-1"
 
 
 async def test_c21_an_abandoned_read_keeps_its_place(house):

@@ -30,7 +30,7 @@ from adjourn.nodes.delegation import DELEGATED
 from adjourn.nodes.permission import Permission, Request, Verdict
 from adjourn.nodes.questions import confirm_risky
 from adjourn.nodes.texts import language_of, say
-from adjourn.nodes.tool_errors import ToolError
+from adjourn.nodes.tool_errors import SpecialistError, ToolError
 
 if TYPE_CHECKING:
     from adjourn.graph.owning import Owning
@@ -196,7 +196,7 @@ class Working:
         paths = [_path(run, one) for one in uncounted]
         if family.count_children(connection, run.id, but=paths) >= most:
             text = say("delegation.too_many", language_of(self._run.input), limit=most)
-            raise ToolError(text, code=ErrorCode.TOO_MANY_CALLS)
+            raise SpecialistError(text, code=ErrorCode.TOO_MANY_CALLS)
 
     async def ended(self) -> None:
         """Wait until every child that was told to stop has written its end."""
@@ -257,9 +257,9 @@ def _result(run: Run, specialist: str) -> Any:
     if status is RunStatus.FINISHED:
         text = say("delegation.stopped", language, specialist=specialist, reason=run.stop_reason)
         data = {"stop_reason": run.stop_reason, "found": run.answer}
-        raise ToolError(text, code=ErrorCode.SPECIALIST_STOPPED, data=data)
+        raise SpecialistError(text, code=ErrorCode.SPECIALIST_STOPPED, data=data)
     if status is RunStatus.CANCELLED:
-        raise ToolError(
+        raise SpecialistError(
             say("delegation.cancelled", language, specialist=specialist), code=ErrorCode.CANCELLED
         )
     why = (run.error or {}).get("message", "")

@@ -308,12 +308,14 @@ class _Execution:
         masker = self.masker
         why = masker.text(public_message(raised)) if raised is not None else "-"
         told = raised if isinstance(raised, ToolError) else None
-        if told is not None and self.tool.delegates is not None:
-            more["text"] = "delegation"  # which says it all, whatever the code
+        if told is not None and code is not ErrorCode.OUTCOME_UNKNOWN:
+            # which say it all, whatever the code
+            more["text"] = "tool_error" if self.tool.delegates is None else "delegation"
         return failed(
             code,
             self.executor.language,
             self.tool.name,
+            state=None if raised is None or self.tool.delegates is not None else _entered(code),
             why=why,
             seconds=seconds,
             suggestion=masker.text(told.suggestion) if told and told.suggestion else None,
@@ -333,6 +335,11 @@ class _Execution:
 
     def _took_ms(self) -> int:
         return round((time.monotonic() - self.began) * 1000)
+
+
+def _entered(code: ErrorCode) -> CallState:
+    """What became of a call whose tool was entered and raised: it ran, whatever it raised."""
+    return CallState.UNKNOWN if code is ErrorCode.OUTCOME_UNKNOWN else CallState.FAILED
 
 
 # It would have to be matched with its answer by the order of calls in the node, and reads run side by side.

@@ -41,6 +41,7 @@ class Failure:
 
 
 _PLAIN = Failure(ErrorCode.TOOL_ERROR)
+_NOT_KNOWN = Failure(ErrorCode.TOOL_ERROR, lost=True)
 _TIMED_OUT = Failure(ErrorCode.TIMEOUT, again=True, lost=True)
 _NEVER_SENT = Failure(ErrorCode.UNAVAILABLE, again=True)
 _BROKE_OFF = Failure(ErrorCode.UNAVAILABLE, again=True, lost=True)
@@ -90,7 +91,7 @@ _NUMBERS: dict[int, Failure] = dict.fromkeys(
 # stands with its package.
 _CLASSES: dict[str, Failure] = {
     "TimeLimit": _TIMED_OUT,
-    "SelfCancelled": Failure(ErrorCode.TOOL_ERROR, lost=True),
+    "SelfCancelled": _NOT_KNOWN,
     **dict.fromkeys(
         (
             "ConnectionRefusedError",
@@ -194,7 +195,8 @@ def _by_itself(error: BaseException) -> Failure | None:
     if isinstance(error, RateLimited):
         return Failure(ErrorCode.RATE_LIMITED, again=True, retry_after_s=error.retry_after_s)
     if isinstance(error, ToolError):
-        return Failure(error.code)
+        code = ErrorCode(error.code) if error.code in error.codes else ErrorCode.TOOL_ERROR
+        return _NOT_KNOWN if code is ErrorCode.OUTCOME_UNKNOWN else Failure(code)
     status, state = http_status(error), _attribute(error, "sqlstate")
     if status is not None:
         return _of_status(status, error)
@@ -280,7 +282,7 @@ def _seconds_until(date: str) -> float | None:
 
 def public_message(error: BaseException) -> str:
     """What a model may see of an exception: its first line without paths and addresses of the host."""
-    if isinstance(error, ToolError):
+    if isinstance(error, ToolError) and error.message:
         return error.message
     if isinstance(error, OSError) and error.strerror:
         return error.strerror

@@ -25,7 +25,7 @@ class Outcome:
     took_ms: int | None = None
 
 
-# What a call's state is when this is the reason that it did not succeed.
+# What a call's state is when this is the reason that its tool was not entered, or was stopped from outside.
 STATE_OF: dict[ErrorCode, CallState] = {
     ErrorCode.INVALID_ARGUMENTS: CallState.INVALID,
     ErrorCode.UNKNOWN_TOOL: CallState.INVALID,
@@ -57,6 +57,7 @@ def failed(
     language: str,
     tool: str,
     *,
+    state: CallState | None = None,
     text: str | None = None,
     suggestion: str | None = None,
     data: Any = None,
@@ -67,11 +68,12 @@ def failed(
 ) -> Outcome:
     """The outcome of a call that did not succeed, told in the user's language.
 
-    `text` is the key of the text, where it is not the code's own word; `values` fill it in.
+    `state` is what became of a call whose tool was entered; None: as the code says. `text` is the key of the text, where
+    it is not the code's own word; `values` fill it in.
     """
     message = say(text or code.value, language, tool=tool, **values)
     return Outcome(
-        state=STATE_OF[code],
+        state=state or STATE_OF[code],
         observation=failure(code, message, suggestion=suggestion, data=data),
         code=code,
         error=error,
