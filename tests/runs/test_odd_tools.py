@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import ToolMessage
 
 from adjourn.checkpoints.errors import StoreError
-from adjourn.nodes import Happened, ToolContext, tool
+from adjourn.nodes import Happened, ToolContext, ToolError, confirm_risky, params_required, tool
 from adjourn.nodes.scripted import call, says
 
 WHO = contextvars.ContextVar("who", default="nobody")
@@ -128,6 +128,100 @@ async def test_c29_whatever_a_tool_raises_is_an_observation(house, do, error, ef
     else:
         assert (run.calls[0].outcome, answer["errorCode"]) == ("failed", "tool_error")
     assert "Traceback" not in json.dumps(answer)
+
+
+class Hostile:
+    """Cannot be shown."""
+
+    def __str__(self):
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+class HostileError(Exception):
+    """Cannot be shown, nor read."""
+
+    __str__ = Hostile.__str__
+    response = property(Hostile.__str__)
+
+
+class HostileExit(BaseException):
+    """Cannot be shown, and no `except Exception` sees it."""
+
+    __str__ = Hostile.__str__
+
+
+def nested(levels):
+    data = []
+    for _ in range(levels):
+        data = [data]
+    return data
+
+
+CYCLE = {}
+CYCLE["again"] = CYCLE
+
+UNTELLABLE = {
+    "its text": HostileError(),
+    "its text, and it ends a thread": HostileExit(),
+    "in a group": ExceptionGroup("g", [HostileError()]),
+    "its errno": OSError(5, Hostile()),
+    "its message": ToolError(Hostile()),
+    "its suggestion": ToolError("x", suggestion=Hostile()),
+    "its data": ToolError("x", data={"a": Hostile()}),
+    "its data, a cycle": ToolError("x", data=CYCLE),
+    **{f"its data, {levels} levels": ToolError("x", data=nested(levels)) for levels in (470, 485, 600, 5000)},
+}
+
+
+@pytest.mark.parametrize("do", [raises, araises])
+@pytest.mark.parametrize("error", UNTELLABLE.values(), ids=UNTELLABLE)
+async def test_c29_an_exception_that_cannot_be_told_is_an_observation(house, do, error):
+    def fails() -> str:
+        """Fail."""
+        return do(error)
+
+    answer, run = await result_of(house, tool(effect="write")(fails))
+    assert (run.calls[0].outcome, answer["errorCode"]) == ("failed", "tool_error")
+
+
+UNASKABLE = {
+    "its reason": confirm_risky(Hostile()),
+    "its type": {"interrupt": True, "interruptType": Hostile()},
+    "its payload": confirm_risky("x", {"a": Hostile()}),
+    "its payload, a cycle": confirm_risky("x", CYCLE),
+    **{
+        f"its payload, {levels} levels": confirm_risky("x", {"a": nested(levels)})
+        for levels in (200, 400, 5000)
+    },
+    "its schema": params_required({"n": {"default": Hostile()}}),
+    "its schema, nested": params_required({"n": {"default": nested(400)}}),
+}
+
+
+@pytest.mark.parametrize("question", UNASKABLE.values(), ids=UNASKABLE)
+async def test_c29_c37_a_question_that_nobody_can_be_asked_is_an_observation(house, question):
+    @tool(effect="write")
+    def asks(n: int = 1) -> dict:
+        """Ask."""
+        return question
+
+    answer, run = await result_of(house, asks)
+    assert (run.calls[0].outcome, answer["errorCode"]) == ("failed", "tool_error")
+
+
+async def test_c29_c73_a_question_that_cannot_be_searched_for_a_secret_is_an_observation(house):
+    @tool(effect="write", secret=["word"])
+    def asks(word: str) -> dict:
+        """Ask."""
+        return confirm_risky("Sure?", {"a": Hostile()})
+
+    runner = house.runner([says("", call("asks", {}, id="c")), "ok"], tools=[asks])
+    run = await runner.start("go")
+    run = await runner.resume(run.id, {run.interrupts[0].id: {"word": "hunter2-hunter2"}})
+    assert (run.status, run.calls[0].outcome) == ("finished", "failed")
+    assert told(house)["errorCode"] == "tool_error"
 
 
 @pytest.mark.parametrize("is_async", [True, False])

@@ -13,7 +13,7 @@ import logging
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
 from typing import Any
 
-from adjourn.nodes.failures import SelfCancelled, TimeLimit
+from adjourn.nodes.failures import SelfCancelled, TimeLimit, text_of
 from adjourn.nodes.threads import Threads
 from adjourn.nodes.throttle import Slots
 from adjourn.nodes.tool import Tool
@@ -113,7 +113,7 @@ async def _awaited(value: Any) -> Any:
     except (Exception, asyncio.CancelledError):
         raise
     except BaseException as error:  # SystemExit and the like would end the event loop, and with it every run
-        raise RuntimeError(f"the tool raised {type(error).__name__}: {error}") from error
+        raise RuntimeError(f"the tool raised {type(error).__name__}: {text_of(error)}") from error
 
 
 async def _at_most(items: AsyncIterable[Any]) -> AsyncIterable[Any]:
@@ -210,7 +210,7 @@ def in_thread(function: Callable[[], Any]) -> Work:
                 RuntimeError("the tool raised StopIteration") if isinstance(error, StopIteration) else error
             )
         except BaseException as error:  # SystemExit and the like end a thread, not a run
-            raised = RuntimeError(f"the tool raised {type(error).__name__}: {error}")
+            raised = RuntimeError(f"the tool raised {type(error).__name__}: {text_of(error)}")
         try:
             loop.call_soon_threadsafe(settle, value, raised)
         except RuntimeError:  # the loop is closed: nobody waits any more

@@ -20,7 +20,7 @@ from adjourn.checkpoints.sealed import hidden
 from adjourn.nodes.attempt import Held, Places, Work, begin, in_thread, result_of
 from adjourn.nodes.calls import Call
 from adjourn.nodes.context import Happened, ToolContext
-from adjourn.nodes.failures import Failure, TimeLimit, failure_of, public_message
+from adjourn.nodes.failures import Failure, TimeLimit, failure_of, public_message, text_of
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.observations import plain, success
 from adjourn.nodes.outcome import Outcome, failed
@@ -282,10 +282,13 @@ class _Execution:
         return BACKOFF_S * 2.0 ** (self.made - 1) * random.uniform(0.5, 1.5)
 
     def _ended(self, result: Any) -> Outcome:
-        if asks(result):
-            if self.tool.secret:  # it may say which password was wrong, and the question is stored
-                result = self.hides.data(plain(result))
-            return Outcome(CallState.WAITING, question=result, attempts=self.attempt, took_ms=self._took_ms())
+        try:
+            if asks(result):
+                # it may say which password was wrong, and the question is stored
+                shown = self.hides.data(plain(result)) if self.tool.secret else result
+                return Outcome(CallState.WAITING, question=shown, **self._counted())
+        except Exception as error:  # a question without any JSON form
+            return self._failed(ErrorCode.TOOL_ERROR, raised=error, **self._counted())
         return self._succeeded(result)
 
     def _succeeded(self, result: Any) -> Outcome:
@@ -293,7 +296,6 @@ class _Execution:
         return replace(told, **self._counted())
 
     async def _given_up(self, error: Exception, failure: Failure) -> Outcome:
-        kept = {name: self.masker.text(text) for name, text in _kept(error).items()}
         self._log(logging.WARNING, "raised", error)
         code = failure.code
         if self.is_write and failure.lost:
@@ -301,31 +303,42 @@ class _Execution:
             if isinstance(verdict, Happened):
                 return self._succeeded(verdict.result)
             code = failure.code if verdict is False else ErrorCode.OUTCOME_UNKNOWN
-        return self._failed(code, error=kept, raised=error, **self._counted())
+        return self._failed(code, raised=error, **self._counted())
 
     def _failed(self, code: ErrorCode, *, raised: Exception | None = None, **more: Any) -> Outcome:
-        seconds = f"{self.tool.timeout_s:g}" if isinstance(raised, TimeLimit) else "-"
-        masker = self.masker
-        why = masker.text(public_message(raised)) if raised is not None else "-"
-        told = raised if isinstance(raised, ToolError) else None
-        if told is not None and code is not ErrorCode.OUTCOME_UNKNOWN:
-            # which say it all, whatever the code
-            more["text"] = "tool_error" if self.tool.delegates is None else "delegation"
-        return failed(
-            code,
-            self.executor.language,
-            self.tool.name,
-            state=None if raised is None or self.tool.delegates is not None else _entered(code),
-            why=why,
-            seconds=seconds,
-            suggestion=masker.text(told.suggestion) if told and told.suggestion else None,
-            data=masker.data(plain(told.data)) if told else None,
-            **more,
-        )
+        if raised is not None:
+            more |= self._told(code, raised)
+        return failed(code, self.executor.language, self.tool.name, **{"why": "-", "seconds": "-", **more})
+
+    def _told(self, code: ErrorCode, raised: Exception) -> dict[str, Any]:
+        """What is told, and kept, of a call that was entered and raised."""
+        text, delegates = self.masker.text, self.tool.delegates is not None
+        told: dict[str, Any] = {
+            "why": text(public_message(raised)),
+            "error": {name: text(one) for name, one in _kept(raised).items()},
+        }
+        if not delegates:
+            told["state"] = CallState.UNKNOWN if code is ErrorCode.OUTCOME_UNKNOWN else CallState.FAILED
+        if isinstance(raised, TimeLimit):
+            told["seconds"] = f"{self.tool.timeout_s:g}"
+        if isinstance(raised, ToolError):
+            told["suggestion"] = text(text_of(raised.suggestion)) if raised.suggestion else None
+            told["data"] = self._data(raised.data)
+            if code is not ErrorCode.OUTCOME_UNKNOWN:  # these say it all, whatever the code
+                told["text"] = "delegation" if delegates else "tool_error"
+        return told
+
+    def _data(self, value: Any) -> Any:
+        """What a tool gave with its error, as JSON data; its class alone where that has no such form."""
+        try:
+            # inside an object, as it will be told: one level more may be too deep
+            return self.masker.data(plain({"data": value})["data"])
+        except Exception:
+            return f"<{type(value).__name__}>"
 
     def _log(self, level: int, what: str, error: Exception) -> None:
         """Say what a tool raised: its class, and its text masked like everything that leaves it."""
-        text, kind = self.masker.text(str(error)), type(error).__name__
+        text, kind = self.masker.text(text_of(error)), type(error).__name__
         call_id, tool, executor = self.call["id"], self.tool.name, self.executor
         ids = {"run_id": executor.run.run_id, "step": executor.step, "call_id": call_id, "tool": tool}
         log.log(level, "call %s of %s %s %s: %s", call_id, tool, what, kind, text, extra=ids)
@@ -335,11 +348,6 @@ class _Execution:
 
     def _took_ms(self) -> int:
         return round((time.monotonic() - self.began) * 1000)
-
-
-def _entered(code: ErrorCode) -> CallState:
-    """What became of a call whose tool was entered and raised: it ran, whatever it raised."""
-    return CallState.UNKNOWN if code is ErrorCode.OUTCOME_UNKNOWN else CallState.FAILED
 
 
 # It would have to be matched with its answer by the order of calls in the node, and reads run side by side.
@@ -378,6 +386,13 @@ def _kept(error: Exception) -> dict[str, str]:
     """What the ledger keeps of an exception (C-29)."""
     return {
         "class": f"{type(error).__module__}.{type(error).__qualname__}",
-        "text": str(error),
-        "stack": "".join(traceback.format_exception(error)),
+        "text": text_of(error),
+        "stack": _stack(error),
     }
+
+
+def _stack(error: Exception) -> str:
+    try:
+        return "".join(traceback.format_exception(error))
+    except Exception:  # a class of somebody's own, whose attributes cannot be shown
+        return ""

@@ -259,13 +259,16 @@ def http_status(error: BaseException) -> int | None:
 def retry_after_s(error: BaseException) -> float | None:
     """The `Retry-After` header of the response (RFC 9110, 10.2.3), in seconds from now; None: no such header."""
     headers = _attribute(_attribute(error, "response"), "headers") or _attribute(error, "headers")
-    value = headers.get("Retry-After") if hasattr(headers, "get") else None
-    if value is None:
+    try:
+        value = headers.get("Retry-After")
+    except Exception:  # there are none, or they are of another kind
+        return None
+    if not isinstance(value, str | int | float):
         return None
     try:
         seconds = float(value)
     except ValueError:
-        return _seconds_until(value)
+        return _seconds_until(str(value))
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
@@ -280,11 +283,19 @@ def _seconds_until(date: str) -> float | None:
     return max(0.0, (aware - datetime.now(UTC)).total_seconds())
 
 
+def text_of(value: object) -> str:
+    """`str(value)`; its class alone where that raises, as it may for what a tool raises or gives."""
+    try:
+        return str(value)
+    except Exception:
+        return f"<{type(value).__name__}>"
+
+
 def public_message(error: BaseException) -> str:
     """What a model may see of an exception: its first line without paths and addresses of the host."""
     if isinstance(error, ToolError) and error.message:
-        return error.message
+        return text_of(error.message)
     if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    first = str(error).strip().partition("\n")[0]
+        return text_of(error.strerror)
+    first = text_of(error).strip().partition("\n")[0]
     return " ".join("..." if "/" in word or "\\" in word else word for word in first.split())[:300] or "-"

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from langchain_core.runnables import RunnableConfig
 
+from adjourn.checkpoints.codec import Codec
 from adjourn.checkpoints.events import StepStarted
 from adjourn.checkpoints.lifecycle import (
     CALL_MOVES,
@@ -26,6 +27,7 @@ from adjourn.nodes.calls import Call, Question, is_final
 from adjourn.nodes.context import Happened
 from adjourn.nodes.counters import counters_of, kept
 from adjourn.nodes.execute import Executor, verified
+from adjourn.nodes.failures import text_of
 from adjourn.nodes.guards import Limits, stop_reason
 from adjourn.nodes.judging import Judge
 from adjourn.nodes.masking import Masker
@@ -387,16 +389,19 @@ class _Batch:
         return False
 
     def _asked(self, call: Call, outcome: Outcome) -> None:
-        tool = self.tools[call["name"]]
+        """The call waits for its answer; with a question that nobody could be asked, it has failed."""
+        tool, run_id = self.tools[call["name"]], self.run_context.run_id
         try:
-            run_id = self.run_context.run_id
-            self._wait(
-                call, returned_question(call, tool, outcome.question or {}, run_id=run_id, step=self.step)
-            )
-        except (ValueError, KeyError, TypeError) as error:
-            self._settle(
-                call, failed(ErrorCode.TOOL_ERROR, self.language, tool.name, why=str(error), attempts=1)
-            )
+            question = returned_question(call, tool, outcome.question or {}, run_id=run_id, step=self.step)
+            Codec().encode(
+                [{**call, "question": question}]
+            )  # as the state holds it: not too deep to be stored
+        except Exception as error:  # whatever a tool put into it: a cycle, a hostile __str__
+            why = self.executor.masker.text(text_of(error))
+            told = failed(ErrorCode.TOOL_ERROR, self.language, tool.name, why=why, attempts=outcome.attempts)
+            self._settle(call, told)
+        else:
+            self._wait(call, question)
 
     async def _settle_rest(self, reason: StopReason, running: Sequence[Call]) -> None:
         """Settle each call that has not ended; `running` are those of the batch that was stopped."""
