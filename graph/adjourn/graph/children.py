@@ -175,7 +175,7 @@ class Working:
                 told = starts.store(connection, starts.dated(row, runner.lease_s), runner.masker)
                 return Begun(journal.read_run(connection, row.id), told)
             if not _is_of(known, row):  # somebody gave their run this id
-                raise ToolError(say("delegation.taken", language_of(self._run.input), run=row.id))
+                raise SpecialistError(say("delegation.taken", language_of(self._run.input), run=row.id))
             if known.status not in _AGAIN or _waits(connection, known):
                 return Begun(known, [])
             event = _AGAIN[known.status]
