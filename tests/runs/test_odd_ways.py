@@ -94,7 +94,15 @@ async def test_c37_a_payload_that_is_no_json_is_shown_as_text(house):
     assert run.interrupts[0].payload == {"newest": "2026-01-02"}
 
 
-@pytest.mark.parametrize("fields", [{"nothing_it_takes": {"type": "string"}}, {"what": {"type": "nonsense"}}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"nothing_it_takes": {"type": "string"}},
+        {"what": {"type": "nonsense"}},
+        {"what": {"$ref": "#/$defs/Nope"}},
+        {"what": {"$ref": "http://127.0.0.1:9/what.json"}},
+    ],
+)
 async def test_c40_a_question_that_nobody_could_answer_is_a_failed_call(house, fields):
     @tool(effect="read")
     def act(what: str = "") -> dict:

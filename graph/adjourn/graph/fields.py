@@ -132,11 +132,9 @@ def _kinds_of(value: Any) -> frozenset[str]:
 
 
 def _problem(value: Any, schema: Schema, whole: Schema) -> str | None:
-    from jsonschema import Draft202012Validator  # here: only who answers waits for its import
+    from adjourn.nodes.json_schema import complaints, shared  # here: only who answers waits for its import
 
-    rules = {**schema, "$defs": whole.get("$defs", {})}
-    error = next(iter(Draft202012Validator(rules).iter_errors(value)), None)
-    return None if error is None else error.message
+    return next(iter(complaints({**schema, **shared(whole)}, value).values()), None)
 
 
 def example(schema: Schema, whole: Schema, depth: int = 4) -> Any:

@@ -15,17 +15,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any
 
-import jsonschema
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import InjectedToolArg, InjectedToolCallId
 from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr, ValidationError, create_model
 
 from adjourn.checkpoints.errors import ToolDefinitionError
 from adjourn.nodes.context import ToolContext
+from adjourn.nodes.json_schema import check_references, check_schema, complaints, shortened
 
 Arguments = dict[str, Any]
 Injected = Mapping[str, Callable[[ToolContext], Any]]
-SHOWN = 300  # characters of one complaint: some quote the value, which may be a whole document
 
 _NO_SUCH = "there is no such parameter"
 
@@ -78,6 +77,7 @@ class ModelParameters(Parameters):
         schema.pop("title", None)
         schema.pop("description", None)
         schema.setdefault("properties", {})
+        check_references(schema)  # an annotation may bring a schema of its own
         return schema
 
     def wrong(self, arguments: Arguments) -> dict[str, str]:
@@ -86,9 +86,9 @@ class ModelParameters(Parameters):
             self._checked(arguments)
         except ValidationError as error:
             for one in error.errors(include_url=False, include_context=False, include_input=False):
-                found.setdefault(".".join(str(part) for part in one["loc"]), _short(one["msg"]))
+                found.setdefault(".".join(str(part) for part in one["loc"]), shortened(one["msg"]))
         except Exception as error:  # a validator of the tool's own that raises what it likes
-            found[""] = _short(f"{type(error).__name__}: {error}")
+            found[""] = shortened(f"{type(error).__name__}: {error}")
         if not self.takes_more and self.model.model_config.get("extra") != "forbid":  # it would ignore them
             found |= {name: _NO_SUCH for name in arguments if name not in self.schema["properties"]}
         return found
@@ -114,39 +114,17 @@ class SchemaParameters(Parameters):
     def schema(self) -> dict[str, Any]:
         schema = {key: value for key, value in self.given.items() if key not in ("title", "description")}
         schema = {"type": "object", "properties": {}, **schema}
-        jsonschema.Draft202012Validator.check_schema(schema)
+        check_schema(schema)
         return schema
 
-    @cached_property
-    def _validator(self) -> jsonschema.Draft202012Validator:
-        return jsonschema.Draft202012Validator(self.schema)
-
     def wrong(self, arguments: Arguments) -> dict[str, str]:
-        found: dict[str, str] = {}
-        try:
-            for error in self._validator.iter_errors(arguments):
-                found.setdefault(place_of(error), _short(error.message))
-        except Exception as error:  # a reference that leads nowhere
-            found[""] = _short(f"{type(error).__name__}: {error}")
+        found = complaints(self.schema, arguments)
         if not self.schema.keys() & {"additionalProperties", "patternProperties"}:
             found |= {name: _NO_SUCH for name in arguments if name not in self.schema["properties"]}
         return found
 
     def values(self, arguments: Arguments) -> dict[str, Any]:
         return dict(arguments)
-
-
-def place_of(error: jsonschema.ValidationError) -> str:
-    """The field that a complaint is about; a field that is missing is named, not the object around it."""
-    path = ".".join(str(part) for part in error.absolute_path)
-    if error.validator == "required" and not path:
-        required: list[str] = list(error.validator_value or ())  # type: ignore[arg-type]
-        return next((one for one in required if f"'{one}'" in error.message), "")
-    return path
-
-
-def _short(message: str) -> str:
-    return message if len(message) <= SHOWN else f"{message[:SHOWN]}..."
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,12 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-import jsonschema
-
 from adjourn.checkpoints.errors import InvalidAnswer
 from adjourn.checkpoints.lifecycle import CallState, InterruptType
 from adjourn.checkpoints.sealed import HIDDEN, hidden, is_sealed
 from adjourn.nodes.calls import Call, Question
 from adjourn.nodes.delegation import DELEGATED
+from adjourn.nodes.json_schema import check_schema, complaints, shared
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.observations import plain
 from adjourn.nodes.sealing import forms
@@ -149,14 +148,14 @@ def _seconds(value: Any) -> float | None:
 
 
 def _must_be_answerable(question: Question, tool: Tool) -> None:
-    """Raises `ValueError` for fields that the tool does not take, or a schema that is none."""
+    """Raises `ValueError` for fields that the tool does not take, or a schema that is none or leads nowhere."""
     unknown = set(question["response_schema"].get("properties", {})) - set(tool.schema["properties"])
     if unknown:
         raise ValueError(f"it asks for {', '.join(sorted(unknown))}, which it does not take")
     try:
-        jsonschema.Draft202012Validator.check_schema(question["response_schema"])
-    except jsonschema.SchemaError as error:
-        raise ValueError(f"the schema of its question is none: {error.message}") from error
+        check_schema(question["response_schema"])
+    except ValueError as error:
+        raise ValueError(f"the schema of its question is none: {error}") from error
 
 
 def make_question(
@@ -211,13 +210,12 @@ def _values_schema(tool: Tool, payload: Mapping[str, Any]) -> dict[str, Any]:
         "required": [name for name, one in properties.items() if "default" not in one],
         "additionalProperties": False,
     }
-    if "$defs" in tool.schema:
-        schema["$defs"] = tool.schema["$defs"]
-    return schema
+    return schema | shared(tool.schema)
 
 
 def _verdict_schema(tool: Tool) -> dict[str, Any]:
-    arguments = {k: v for k, v in tool.schema.items() if k != "$defs"}
+    beside = shared(tool.schema)
+    arguments = {k: v for k, v in tool.schema.items() if k not in beside}
     if tool.secret:  # an edit leaves them as they are
         kept = {"const": HIDDEN, "default": HIDDEN}
         arguments["properties"] = {**arguments["properties"], **dict.fromkeys(tool.secret, kept)}
@@ -229,9 +227,7 @@ def _verdict_schema(tool: Tool) -> dict[str, Any]:
             _action("reject", reason={"type": "string"}),
         ]
     }
-    if "$defs" in tool.schema:
-        schema["$defs"] = tool.schema["$defs"]
-    return schema
+    return schema | beside
 
 
 def _outcome_schema() -> dict[str, Any]:
@@ -282,9 +278,7 @@ def check_custom(interrupt_id: str, schema: dict[str, Any], answer: Any) -> None
     """
     if answer is None:
         raise InvalidAnswer(interrupt_id, {"": "an answer is needed; null is none"})
-    problems = {
-        _field(error): error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(answer)
-    }
+    problems = complaints(schema, answer)
     if problems:
         raise InvalidAnswer(interrupt_id, problems)
 
@@ -296,19 +290,8 @@ def _schema_problems(question: Question, answer: Answer) -> dict[str, str]:
         action = answer.get("action")
         if action not in words:
             return {"action": f"must be one of {', '.join(words)}, not {action!r}"}
-        schema = {**words[action], "$defs": schema.get("$defs", {})}
-    problems: dict[str, str] = {}
-    for error in jsonschema.Draft202012Validator(schema).iter_errors(answer):
-        problems.setdefault(_field(error), error.message)
-    return problems
-
-
-def _field(error: jsonschema.ValidationError) -> str:
-    path = ".".join(str(part) for part in error.absolute_path)
-    if error.validator == "required" and not path:  # name the field that is missing, not the object around it
-        required: list[str] = list(error.validator_value or ())  # type: ignore[arg-type]
-        return next((one for one in required if f"'{one}'" in error.message), "")
-    return path
+        schema = words[action] | shared(schema)
+    return complaints(schema, answer)
 
 
 def _argument_problems(

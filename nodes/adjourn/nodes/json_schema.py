@@ -1,0 +1,95 @@
+"""JSON Schemas of other people: of MCP servers, of tools that ask, of nodes of somebody's own. Pure: nothing is fetched.
+
+A reference is followed within its own document alone. One that leads elsewhere, to a URL or a file, leads nowhere: a
+schema that holds one is refused when a tool is defined or a question is made, and no check ever asks a network.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from jsonschema import Draft202012Validator, SchemaError, ValidationError
+from referencing import Registry
+from referencing.jsonschema import DRAFT202012, SchemaRegistry
+
+SHOWN = 300  # characters of one complaint: some quote the value, which may be a whole document
+
+_SHARED = ("$defs", "definitions")  # where a schema keeps what its parts refer to
+_NO_DOCUMENTS: SchemaRegistry = Registry()  # knows no other document and has no way to get one
+_Resolver = Any  # the library gives its class no public name
+
+
+def shared(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What a part of `schema` that is used by itself may refer to, and takes along."""
+    return {name: schema[name] for name in _SHARED if name in schema}
+
+
+def complaints(schema: Mapping[str, Any], value: Any) -> dict[str, str]:
+    """What is wrong with a value, by field; `""` stands for all of it. Empty: it fits.
+
+    Raises nothing: where the schema cannot be followed, that is what is wrong.
+    """
+    found: dict[str, str] = {}
+    try:
+        for error in Draft202012Validator(schema, registry=_NO_DOCUMENTS).iter_errors(value):
+            found.setdefault(_field(error), shortened(error.message))
+    except Exception as error:  # a reference that leads nowhere or in a circle, a pattern that is none
+        found[""] = shortened(f"the schema cannot be followed: {type(error).__name__}: {error}")
+    return found
+
+
+def _field(error: ValidationError) -> str:
+    """The field that a complaint is about; a field that is missing is named, not the object around it."""
+    path = ".".join(str(part) for part in error.absolute_path)
+    if error.validator == "required" and not path:
+        required: list[str] = list(error.validator_value or ())  # type: ignore[arg-type]
+        return next((one for one in required if f"'{one}'" in error.message), "")
+    return path
+
+
+def shortened(complaint: str) -> str:
+    """A complaint as it is shown."""
+    return complaint if len(complaint) <= SHOWN else f"{complaint[:SHOWN]}..."
+
+
+def check_schema(schema: Mapping[str, Any]) -> None:
+    """Raises `ValueError` for what is no JSON Schema, or holds a reference that leads nowhere."""
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        raise ValueError(shortened(error.message)) from error
+    check_references(schema)
+
+
+def check_references(schema: Mapping[str, Any]) -> None:
+    """Raises `ValueError` for a reference that leads out of the schema, to no schema, or back to itself."""
+    root = DRAFT202012.create_resource(schema)
+    todo: list[tuple[Any, _Resolver]] = [(schema, _NO_DOCUMENTS.resolver_with_root(root))]
+    seen: set[int] = set()
+    while todo:
+        part, resolver = todo.pop()
+        if id(part) in seen or not isinstance(part, Mapping):
+            continue
+        seen.add(id(part))
+        todo.append(_led_to(part, resolver))
+        inner = DRAFT202012.create_resource(part).subresources()
+        todo += [(one.contents, resolver.in_subresource(one)) for one in inner]
+
+
+def _led_to(part: Any, resolver: _Resolver) -> tuple[Any, _Resolver]:
+    """Where the reference of a part leads in the end, with what follows the references from there."""
+    way: set[int] = set()
+    while isinstance(part, Mapping) and (word := next((one for one in _REFERENCES if one in part), None)):
+        way.add(id(part))
+        try:
+            found = resolver.lookup(part[word])
+        except Exception as error:  # a path that is not there, no URL, no text
+            raise ValueError(shortened(f"its reference {part[word]!r} leads nowhere")) from error
+        if id(found.contents) in way:
+            raise ValueError(shortened(f"its reference {part[word]!r} leads back to itself"))
+        part, resolver = found.contents, found.resolver
+    if not isinstance(part, Mapping | bool):
+        raise ValueError(shortened(f"a reference leads to {part!r}, which is no schema"))
+    return part, resolver
+
+
+_REFERENCES = ("$ref", "$dynamicRef")
