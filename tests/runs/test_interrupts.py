@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import pytest
@@ -92,7 +93,7 @@ async def test_c38_parameters_first_then_agreement_on_the_complete_arguments(hou
 
 
 async def test_c38_risk_by_a_function_of_the_arguments(house):
-    @tool(effect="write", confirm=lambda arguments: arguments["amount"] > 100 and "Pay {amount}?")
+    @tool(effect="write", confirm=lambda given: given["amount"] > 100 and f"Pay {given['amount']}?")
     def pay(amount: int) -> str:
         """Pay."""
         return "paid"
@@ -104,6 +105,46 @@ async def test_c38_risk_by_a_function_of_the_arguments(house):
     run = await runner.start("pay")
     assert [one.outcome for one in run.calls] == ["ok", "waiting"]
     assert run.interrupts[0].reason == "Pay 500?"
+
+
+@pytest.mark.parametrize("confirm", [lambda given: f"Delete {given['path']}?", "Delete {path}?"])
+@pytest.mark.parametrize(
+    "path", ["{note}", "{path:>300000000}", "{note.__class__}", "{", "{}", "%s {0!r}", "a{{b}}"]
+)
+async def test_c38_what_a_model_says_is_shown_as_it_is_and_never_filled_in(house, confirm, path):
+    """What the approver reads is what the tool gets."""
+
+    @tool(effect="write", confirm=confirm)
+    def delete(path: str, note: str = "/tmp/cache") -> str:
+        """Delete."""
+        return "deleted"
+
+    run = await house.runner([says("", call("delete", {"path": path}, id="d")), "ok"], tools=[delete]).start(
+        "go"
+    )
+    assert run.interrupts[0].reason == f"Delete {path}?"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "shown"),
+    [
+        ("Pay {amount:,.2f} to {to!r}? {{sure}} {note}", "Pay 1,234.50 to 'li'? {sure} none"),
+        ("Pay {to.__class__}?", "Pay {to.__class__}?"),
+        ("Pay {to[0]}?", "Pay {to[0]}?"),
+        ("Pay {amount:{to}}?", "Pay {amount:{to}}?"),
+        ("Pay {whom}?", "Pay {whom}?"),
+        ("Pay {}?", "Pay {}?"),
+        ("Pay {to?", "Pay {to?"),
+    ],
+)
+def test_c38_a_declared_sentence_takes_names_of_parameters_alone(sentence, shown):
+    @tool(effect="write")
+    def pay(amount: float, to: str, note: str = "none") -> str:
+        """Pay."""
+        return "paid"
+
+    made = replace(pay, confirm=sentence)  # not through `@tool`
+    assert made.question_of({"amount": 1234.5, "to": "li"}) == shown
 
 
 async def test_c38_the_verdict_is_stored_and_not_computed_again_at_resume(house):

@@ -6,6 +6,7 @@ the model calls it.
 """
 
 import inspect
+import string
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -139,9 +140,13 @@ class Tool:
     def question_of(self, arguments: Arguments) -> str | None:
         """The sentence of agreement that this call needs before it runs, or None.
 
-        A function that raises asks: whoever declared a risk would rather be asked once too often.
+        A declared sentence is filled with the arguments; what a function returns is shown as it is, since it holds
+        what a model said. A function that raises asks: whoever declared a risk would rather be asked once too often.
         """
         asked, arguments = self.confirm, hidden(arguments)
+        if isinstance(asked, str) and asked:
+            defaults = {k: v["default"] for k, v in self.schema["properties"].items() if "default" in v}
+            return _filled(asked, {**defaults, **arguments})
         if callable(asked):
             try:
                 asked = asked(arguments)
@@ -149,10 +154,7 @@ class Tool:
                 asked = True
         if not asked:
             return None
-        if not isinstance(asked, str):
-            return f"{self.name}?"
-        defaults = {k: v["default"] for k, v in self.schema["properties"].items() if "default" in v}
-        return _fill(asked, {**defaults, **arguments})
+        return asked if isinstance(asked, str) else f"{self.name}?"
 
     def problems(self, arguments: Arguments, *, given: Collection[str] = ()) -> ArgumentProblems:
         """What keeps `arguments` (JSON data) from running. Runs no user code but validators.
@@ -190,11 +192,17 @@ class Tool:
         return values | {name: given(context) for name, given in self.injected.items()}
 
 
-def _fill(template: str, arguments: Arguments) -> str:
+def _filled(sentence: str, values: Arguments) -> str:
+    """A declared sentence with the values in it. They are data: none is read for braces, or decides how another is
+    written. A sentence that names more than there is, or a format that its value does not take, is shown as it is."""
+    parts = string.Formatter()
     try:
-        return template.format_map(arguments)
-    except Exception:  # a name that is not there, or a value that its format does not take
-        return template
+        return "".join(
+            text if name is None else text + format(parts.convert_field(values[name], conversion), spec or "")
+            for text, name, spec, conversion in parts.parse(sentence)
+        )
+    except Exception:
+        return sentence
 
 
 @overload
@@ -257,8 +265,8 @@ def tool(
     - `effect`: `"read"` or `"write"`, or a function of the arguments that says which. Undeclared is a write.
     - `timeout_s`: the limit of one attempt, in seconds; None: no limit.
     - `ask_for`: parameters that a person fills when the model leaves them out.
-    - `confirm`: needs agreement before it runs: True, a sentence with `{parameters}`, or a function of the
-      arguments that gives one of these (None or False: no question).
+    - `confirm`: needs agreement before it runs: True, a sentence with `{parameters}` that are filled in, or a function
+      of the arguments that gives True or the whole sentence, which is shown as it is (None or False: no question).
     - `parallel`: whether a read may run beside other reads.
     - `resource`: what it touches, for the order of reads behind a write that waits.
     - `idempotent`: a repeated write with the same idempotency key has no second effect.
