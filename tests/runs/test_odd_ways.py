@@ -6,7 +6,8 @@ import datetime
 import json
 import subprocess
 import sys
-from typing import Annotated, Literal
+from functools import reduce
+from typing import Annotated, Any, Literal
 
 import pytest
 from langchain_core.messages import AIMessageChunk, ToolMessage
@@ -111,6 +112,88 @@ async def test_c40_a_question_that_nobody_could_answer_is_a_failed_call(house, f
 
     run = await house.runner([says("", call("act", {}, id="a")), "ok"], tools=[act]).start("go")
     assert (run.status, run.calls[0].error_code) == ("finished", "tool_error")
+
+
+def deep(levels, key=None):
+    """A value in so many lists, or objects of this key."""
+    return reduce(lambda inner, _: [inner] if key is None else {key: inner}, range(levels), 1)
+
+
+@pytest.mark.parametrize("levels", [70, 250, 900, 20_000])
+async def test_c8_c26_arguments_that_are_nested_too_deeply_concern_their_own_call(house, levels):
+    ran = []
+
+    @tool(effect="read")
+    def look(what: Any) -> str:
+        """Look."""
+        ran.append(what)
+        return "seen"
+
+    raw = '{"what": ' + "[" * levels + "]" * levels + "}"
+    turn = says("", call("look", raw, id="a"), call("look", {"what": 1}, id="b"))
+    run = await house.runner([turn, "ok"], tools=[look]).start("go")
+    assert (run.status, ran) == ("finished", [1])
+    assert [one.error_code for one in run.calls] == ["invalid_arguments", None]
+    assert "nested deeper than 64 levels" in told(house, "a")["message"]
+
+
+@pytest.mark.parametrize("levels", [70, 400, 5000])
+async def test_c37_a_payload_that_is_nested_too_deeply_is_a_failed_call(house, levels):
+    @tool(effect="write")
+    def act(what: str = "") -> dict:
+        """Act."""
+        return confirm_risky("Sure?", {"why": deep(levels)})
+
+    run = await house.runner([says("", call("act", {}, id="a")), "ok"], tools=[act]).start("go")
+    assert (run.status, run.calls[0].error_code) == ("finished", "tool_error")
+
+
+class Hostile:
+    """A value that cannot even be shown."""
+
+    def __str__(self):
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize(
+    ("reason", "payload"), [(Hostile(), {}), ("Sure?", {"why": Hostile()})], ids=["r", "p"]
+)
+async def test_c37_a_question_of_values_that_raise_is_a_failed_call(house, reason, payload):
+    @tool(effect="write")
+    def act(what: str = "") -> dict:
+        """Act."""
+        return confirm_risky(reason, payload)
+
+    run = await house.runner([says("", call("act", {}, id="a")), "ok"], tools=[act]).start("go")
+    assert (run.status, run.calls[0].error_code) == ("finished", "tool_error")
+
+
+@pytest.mark.parametrize("key", [None, "!"])  # a tag of what is stored: it takes more room there
+async def test_c45_an_answer_that_is_accepted_can_be_stored(house, key):
+    @tool(effect="read", ask_for=("what",))
+    def look(what: Any) -> str:
+        """Look."""
+        return "seen"
+
+    @tool(effect="write", confirm=True)
+    def act(what: Any) -> str:
+        """Act."""
+        return "done"
+
+    turn = says("", call("look", {}, id="l"), call("act", {"what": 1}, id="a"))
+    runner = house.runner([turn, "ok"], tools=[look, act])
+    run = await runner.start("go")
+    values, verdict = (one.id for one in run.interrupts)
+    for levels in (64, 65, 200, 3000):
+        for answers in ({values: {"what": deep(levels, key)}}, {verdict: edit({"what": deep(levels, key)})}):
+            with pytest.raises(InvalidAnswer, match="deeper than 64 levels"):
+                await runner.resume(run.id, answers)
+    run = await runner.resume(
+        run.id, {values: {"what": deep(63, key)}, verdict: edit({"what": deep(62, key)})}
+    )
+    assert (run.status, [one.outcome for one in run.calls]) == ("finished", ["ok", "ok"])
 
 
 TABLE = {"a": "A"}

@@ -1,5 +1,7 @@
 """Batches (C-20, C-21, C-23), and questions as data."""
 
+import math
+from functools import reduce
 from typing import Literal
 
 import pytest
@@ -148,6 +150,29 @@ def test_c45_an_edit_is_checked_as_the_tool_would():
         with pytest.raises(InvalidAnswer):
             check_answer(question, {}, edit(arguments), restart, Masker())
     assert check_answer(question, {}, edit({"service": "x", "environment": "prod"}), restart, Masker())
+
+
+NO_DATA = [
+    math.nan,
+    {"why": [math.inf]},
+    {"why": {1: 2}},
+    {"why": object()},
+    {1: "why"},
+    reduce(lambda inner, _: [inner], range(3000), 1),
+]
+
+
+@pytest.mark.parametrize("answer", NO_DATA)
+def test_c45_what_is_no_json_data_is_no_answer(answer):
+    """Whatever it is asked for: nothing looks into such an answer."""
+    _, values = asked({"service": "pay"})
+    _, verdict = asked({"service": "pay", "environment": "prod"})
+    for question in (values, verdict):
+        with pytest.raises(InvalidAnswer) as raised:
+            check_answer(question, {"service": "pay"}, answer, restart, Masker())
+        assert set(raised.value.problems) == {""}
+    with pytest.raises(InvalidAnswer):
+        check_custom("int_1", {}, answer)
 
 
 def test_c45_a_custom_answer_is_checked_by_its_schema_and_is_never_null():

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NoReturn
 
+from adjourn.checkpoints.json_data import check_data, too_deep
 from adjourn.nodes.kept import Kept
 
 __all__ = ["AssembledCall", "Assembler", "Finish", "Fragment", "Piece", "Turn", "Usage", "parse_arguments"]
@@ -360,10 +361,12 @@ def parse_arguments(raw: str) -> tuple[dict[str, Any] | None, str | None]:
 
     Empty text is `{}`. Refused beyond what JSON forbids, because each would let a tool run on something
     that the model did not plainly say: NaN and infinities, numbers too large for a float, a key given
-    twice, half of a surrogate pair (it is no text), and anything that is not an object.
+    twice, half of a surrogate pair (it is no text), what is nested too deeply to be stored, and anything that is not
+    an object.
     """
     try:
         value = _DECODER.decode(raw or "{}")
+        check_data(value)
         canonical(value).encode()  # what cannot be written down again must not run
     except (ValueError, RecursionError) as error:
         return None, _located(raw, error)
@@ -375,7 +378,7 @@ def parse_arguments(raw: str) -> tuple[dict[str, Any] | None, str | None]:
 def _located(raw: str, error: ValueError | RecursionError) -> str:
     """What is wrong and where, with a few characters around the place."""
     if isinstance(error, RecursionError):
-        return "the arguments are nested too deeply"
+        return str(too_deep())
     if isinstance(error, UnicodeEncodeError):
         return "the text holds half of a surrogate pair, which is no character"
     if not isinstance(error, json.JSONDecodeError):

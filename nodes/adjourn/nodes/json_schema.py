@@ -11,6 +11,8 @@ from jsonschema import Draft202012Validator, SchemaError, ValidationError
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012, SchemaRegistry
 
+from adjourn.checkpoints.json_data import check_data
+
 SHOWN = 300  # characters of one complaint: some quote the value, which may be a whole document
 
 _SHARED = ("$defs", "definitions")  # where a schema keeps what its parts refer to
@@ -53,6 +55,7 @@ def shortened(complaint: str) -> str:
 
 def check_schema(schema: Mapping[str, Any]) -> None:
     """Raises `ValueError` for what is no JSON Schema, or holds a reference that leads nowhere."""
+    check_data(schema)
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from adjourn.checkpoints.errors import InvalidAnswer
+from adjourn.checkpoints.json_data import check_data, too_deep
 from adjourn.checkpoints.lifecycle import CallState, InterruptType
 from adjourn.checkpoints.sealed import HIDDEN, hidden, is_sealed
 from adjourn.nodes.calls import Call, Question
@@ -106,7 +107,7 @@ def returned_question(
 ) -> Question:
     """The question that a tool returned in place of a result.
 
-    Raises `ValueError` for a type that a tool cannot ask, with what it can.
+    Raises `ValueError` for a type that a tool cannot ask, with what it can, and for a payload that cannot be stored.
     """
     word = result.get("interruptType")
     if word == DELEGATED and tool.delegates is not None:
@@ -114,7 +115,7 @@ def returned_question(
     if word not in (InterruptType.PARAMS_REQUIRED, InterruptType.CONFIRM_RISKY):
         raise ValueError(f"interruptType is 'params_required' or 'confirm_risky', not {word!r}")
     given = result.get("payload")
-    payload = plain(dict(given)) if isinstance(given, Mapping) else {}
+    payload = _payload(given) if isinstance(given, Mapping) else {}
     question = make_question(
         call,
         tool,
@@ -127,6 +128,15 @@ def returned_question(
     )
     _must_be_answerable(question, tool)
     return question
+
+
+def _payload(given: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        payload: dict[str, Any] = plain(dict(given))
+    except RecursionError:
+        raise too_deep() from None
+    check_data(payload)
+    return payload
 
 
 def _of_specialist(call: Call, run_id: str) -> Question:
@@ -259,6 +269,7 @@ def check_answer(
 
     Raises `InvalidAnswer` with each field that is wrong and why (C-45).
     """
+    _must_be_data(question["id"], answer)
     if not isinstance(answer, dict):
         raise InvalidAnswer(question["id"], {"": f"an answer is an object, not {type(answer).__name__}"})
     problems = _schema_problems(question, answer)
@@ -278,9 +289,18 @@ def check_custom(interrupt_id: str, schema: dict[str, Any], answer: Any) -> None
     """
     if answer is None:
         raise InvalidAnswer(interrupt_id, {"": "an answer is needed; null is none"})
+    _must_be_data(interrupt_id, answer)
     problems = complaints(schema, answer)
     if problems:
         raise InvalidAnswer(interrupt_id, problems)
+
+
+def _must_be_data(interrupt_id: str, answer: Any) -> None:
+    """Whatever is wrong with an answer in itself, before anything looks into it. Raises `InvalidAnswer`."""
+    try:
+        check_data(answer)
+    except ValueError as error:
+        raise InvalidAnswer(interrupt_id, {"": str(error)}) from None
 
 
 def _schema_problems(question: Question, answer: Answer) -> dict[str, str]:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from langchain_core.runnables import RunnableConfig
 
-from adjourn.checkpoints.codec import Codec
 from adjourn.checkpoints.events import StepStarted
 from adjourn.checkpoints.lifecycle import (
     CALL_MOVES,
@@ -393,9 +392,6 @@ class _Batch:
         tool, run_id = self.tools[call["name"]], self.run_context.run_id
         try:
             question = returned_question(call, tool, outcome.question or {}, run_id=run_id, step=self.step)
-            Codec().encode(
-                [{**call, "question": question}]
-            )  # as the state holds it: not too deep to be stored
         except Exception as error:  # whatever a tool put into it: a cycle, a hostile __str__
             why = self.executor.masker.text(text_of(error))
             told = failed(ErrorCode.TOOL_ERROR, self.language, tool.name, why=why, attempts=outcome.attempts)
