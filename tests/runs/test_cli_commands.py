@@ -159,6 +159,11 @@ def test_a_question_is_answered_once_per_command_line(adjourn: Adjourn) -> None:
     assert "answered twice" in printed.err
 
 
+def nested(levels: int) -> str:
+    """JSON of so many lists."""
+    return "[" * levels + "]" * levels
+
+
 @pytest.mark.parametrize(
     "flags",
     [
@@ -169,12 +174,25 @@ def test_a_question_is_answered_once_per_command_line(adjourn: Adjourn) -> None:
         ["--reason", "why"],
         ["--answers", "missing.json"],
         ["--answers", "app.py"],
+        ["--answers", "nan.json"],
+        ["--answers", "infinite.json"],
+        ["--answers", "deep.json"],
+        ["--answers", "deeper.json"],
         ["--approve"],
         ["--nonsense"],
     ],
 )
-def test_wrong_flags_are_one_line_and_change_nothing(adjourn: Adjourn, flags: list[str]) -> None:
+def test_wrong_flags_are_one_line_and_change_nothing(
+    adjourn: Adjourn, tmp_path: Path, flags: list[str]
+) -> None:
     run, question = waiting(adjourn)
+    for name, value in (
+        ("nan", "NaN"),
+        ("infinite", "1e999"),
+        ("deep", nested(99)),
+        ("deeper", nested(9999)),
+    ):
+        (tmp_path / f"{name}.json").write_text(f'{{"{question}": {{"environment": {value}}}}}')
     printed = adjourn("resume", run, *flags)
     assert printed.status == 2
     assert printed.out == ""

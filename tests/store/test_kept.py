@@ -1,6 +1,7 @@
 """What is kept of a run, readable by SQL on every engine and with the `sqlite3` program alone (C-68, C-69)."""
 
 import json
+import math
 import re
 import shutil
 import sqlite3
@@ -14,9 +15,11 @@ import sqlalchemy as sa
 from runs.shop import LIMITS, Shop
 
 from adjourn.checkpoints.database import Database
+from adjourn.checkpoints.json_data import read_json
+from adjourn.checkpoints.records import to_json
 from adjourn.checkpoints.views import view_names
 from adjourn.graph import Runner, build_react
-from adjourn.nodes import ScriptedModel
+from adjourn.nodes import ScriptedModel, approve, tool
 from adjourn.nodes.scripted import call, says
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
@@ -187,5 +190,36 @@ def test_c69_times_are_iso_and_data_is_json(file_url: str) -> None:
         if name == "at" or (name.endswith(("_at", "_until")) and name != "forked_at"):
             assert TIME.fullmatch(value), (table, name, value)
         if name in JSON_COLUMNS or (table, name) == ("interrupts", "answer"):
-            json.loads(value)
+            read_json(value)
     assert {"created_at", "started_at", "ended_at", "arguments", "result", "data", "payload"} <= seen
+
+
+def test_c69_what_is_no_number_of_json_is_text_in_a_column(file_url: str) -> None:
+    """A question shows the default of a parameter, which may be NaN: it breaks no run, and no reader of the database."""
+
+    @tool(effect="write", confirm=True)
+    def act(most: float = math.nan) -> str:
+        """Act."""
+        return str(most)
+
+    model = ScriptedModel(turns=[says("", call("act", {}, id="a")), "done"])
+    with Runner(build_react(model, [act], name="ops"), file_url) as runner:
+        run = runner.start_sync("go")
+        assert runner.resume_sync(run.id, {run.interrupts[0].id: approve()}).status == "finished"
+    for _, name, value in texts(file_url.removeprefix("sqlite:///")):
+        if name in JSON_COLUMNS:
+            read_json(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, None),
+        ({"a": [math.nan, -math.inf, 1.5]}, '{"a": ["nan", "-inf", 1.5]}'),
+        ("ö", '"ö"'),
+        (["\ud800", math.nan], '["\\ud800", "nan"]'),
+    ],
+    ids=ascii,
+)
+def test_c69_a_value_is_stored_as_json(value: Any, text: str | None) -> None:
+    assert to_json(value) == text

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -15,19 +16,38 @@ from adjourn.checkpoints.sealed import hidden
 Stored = Mapping[str, Any] | RowMapping  # a row by the names of its columns
 
 
-_encode = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` would make one for each text
+# `json.dumps` would make one for each text
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+_encode_ascii = json.JSONEncoder(allow_nan=False).encode
 
 
 def to_json(value: Any) -> str | None:
-    """JSON text as it is stored; None stays NULL. Half a surrogate pair, which no text column takes, is escaped."""
+    """JSON text as it is stored; None stays NULL.
+
+    Half a surrogate pair, which no text column takes, is escaped. NaN and infinities, which are no JSON (the default of a
+    parameter may be one), are written as text: what people and models give is refused where it enters.
+    """
     if value is None:
         return None
-    text = _encode(value)
+    try:
+        text = _encode(value)
+    except ValueError:
+        value = _finite(value)
+        text = _encode(value)
     try:
         text.encode()
     except UnicodeEncodeError:
-        return json.dumps(value)
+        return _encode_ascii(value)
     return text
+
+
+def _finite(value: Any) -> Any:
+    """`value` with text in place of what is no number of JSON."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def to_text(value: str | None) -> str | None:

@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from adjourn.checkpoints.json_data import read_json
+
 Schema = Mapping[str, Any]
 
 NOTHING: Any = object()  # a field that is left out: None is a value that it may have
@@ -110,17 +112,13 @@ def _read(words: str, wanted: frozenset[str]) -> Any:
     if wanted == {"string"}:
         return words
     try:
-        value = json.loads(words, parse_constant=_refuse)
+        value = read_json(words)
     except ValueError:
         if not wanted or "string" in wanted:
             return words
         raise WrongValue(f"must be {' or '.join(sorted(wanted))}, not {words!r}") from None
     # text that happens to read as JSON stays text, unless the field takes that kind as well
     return words if "string" in wanted and not _kinds_of(value) & wanted - {"string"} else value
-
-
-def _refuse(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON")
 
 
 def _kinds_of(value: Any) -> frozenset[str]:

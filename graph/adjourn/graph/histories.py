@@ -155,5 +155,5 @@ def _words(values: Mapping[str, Any] | str | None) -> str:
             f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
             for name, value in values.items()
         )
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"the submitted values are no JSON data: {error}") from error

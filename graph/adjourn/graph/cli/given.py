@@ -1,7 +1,6 @@
 """Answers from flags: `--approve`, `--edit`, `--reject`, `--set`, `--answers`, for the questions of a run. Pure
 but for the answers file."""
 
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from adjourn.checkpoints.errors import InterruptNotFound, NotResumable, UsageError
+from adjourn.checkpoints.json_data import read_json
 from adjourn.checkpoints.lifecycle import InterruptType
 from adjourn.checkpoints.records import Interrupt
 from adjourn.graph.fields import Schema, WrongValue, parse, properties, variants
@@ -164,7 +164,7 @@ def _of_file(flags: Flags, run: Run) -> Pairs:
 def _read_file(name: str) -> Answers:
     try:
         words = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-        answers = json.loads(words)
+        answers = read_json(words)
     except OSError as error:
         raise UsageError(f"--answers {name}: {error.strerror or error}") from error
     except ValueError as error:

@@ -1,11 +1,11 @@
 """The past of runs: `adjourn history`, `adjourn fork`, and `adjourn run --history`."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from adjourn.checkpoints.errors import UsageError
+from adjourn.checkpoints.json_data import read_json
 from adjourn.graph.cli.drive import driving, on_terminal
 from adjourn.graph.cli.screen import Screen
 from adjourn.graph.cli.settings import Settings
@@ -84,7 +84,7 @@ def start_from_history(
 
 def _read(file: str) -> Any:
     try:
-        return json.loads(Path(file).read_text(encoding="utf-8"))
+        return read_json(Path(file).read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"--history {file}: {error.strerror or error}") from error
     except ValueError as error:

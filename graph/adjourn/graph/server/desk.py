@@ -1,7 +1,5 @@
 """What every handler of a request needs, in one place; and who may see what."""
 
-import json
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +11,7 @@ from starlette.responses import Response
 
 from adjourn.checkpoints import family, journal
 from adjourn.checkpoints.errors import RunNotFound, WrongGraph
+from adjourn.checkpoints.json_data import read_json
 from adjourn.checkpoints.lifecycle import InterruptState
 from adjourn.checkpoints.records import Interrupt, RunRow, to_json
 from adjourn.graph.run import Run
@@ -105,20 +104,10 @@ async def body_of(request: Request, shape: type[BodyT]) -> BodyT:
     if not raw.strip():
         raise Refused(400, "no_body", "this request needs a JSON body; /openapi.json shows its shape")
     try:
-        given = json.loads(raw, parse_constant=_refuse, parse_float=_finite)
-    except (ValueError, RecursionError):
+        given = read_json(raw)
+    except ValueError:
         raise Refused(400, "invalid_json", "the body is not JSON; mend it and send it again") from None
     return shape.model_validate(given)
-
-
-def _refuse(word: str) -> float:
-    raise ValueError(f"{word} is no JSON")
-
-
-def _finite(text: str) -> float:
-    """A number as it is stored: `1e999` would come back as none."""
-    number = float(text)
-    return number if math.isfinite(number) else _refuse(text)
 
 
 def query_of(request: Request, shape: type[BodyT], *lists: str) -> BodyT:
