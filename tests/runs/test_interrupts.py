@@ -358,6 +358,15 @@ async def test_c45_a_wrong_answer_changes_nothing(house, rows, answer, why):
     assert (await runner.resume(run.id, {run.interrupts[0].id: approve()})).status == "finished"
 
 
+@pytest.mark.parametrize("wrap", [lambda one: [one], lambda one: one, lambda one: [(one, approve())]])
+async def test_c45_answers_that_are_no_mapping_are_refused(house, wrap):
+    runner = house.runner(restart_turns())
+    run = await runner.start("go")
+    with pytest.raises(UsageError, match="answers are a mapping of question ids"):
+        await runner.resume(run.id, wrap(run.interrupts[0].id))
+    assert (await runner.get(run.id)).interrupts[0].id == run.interrupts[0].id
+
+
 async def test_c45_one_wrong_answer_of_two_stores_neither(house):
     runner = house.runner(
         [says("", call("query_logs", {}, id="q"), call("restart_service", RESTART, id="r")), "ok"]

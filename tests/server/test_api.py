@@ -150,6 +150,15 @@ def test_c45_a_wrong_answer_is_a_422_that_names_the_fields_and_changes_nothing(s
     wrong = {"answers": {question["id"]: {"environment": "moon", "minutes": 61}}}
     told_ = problem(api.post(f"/runs/{run['id']}/answers", json=wrong), 422, "invalid_answer")
     assert set(told_["problems"]) == {"environment", "minutes"}
+    half = "\ud83d"
+    for odd, status, kind in (
+        ({half: {}}, 404, "interrupt_not_found"),
+        ({question["id"]: {half: 1}}, 422, "invalid_answer"),
+        ({question["id"]: {"environment": half}}, 422, "invalid_answer"),
+        ({question["id"]: {"environment": json.loads("[" * 300 + "]" * 300)}}, 422, "invalid_answer"),
+    ):
+        body = json.dumps({"answers": odd}).encode()
+        problem(api.post(f"/runs/{run['id']}/answers", content=body, headers=JSON), status, kind)
     assert api.get(f"/runs/{run['id']}").json()["interrupts"] == [question]
 
 

@@ -140,6 +140,15 @@ def test_c45_each_wrong_field_is_named(answer, field):
     assert set(raised.value.problems) == {field}
 
 
+@pytest.mark.parametrize("action", [[], {}, ["approve"], None, 1, "no", "x" * 10_000])
+def test_c45_an_action_that_is_none_is_named(action):
+    _, question = asked({"service": "pay", "environment": "prod"})
+    with pytest.raises(InvalidAnswer, match=r"must be one of approve, edit, reject") as raised:
+        check_answer(question, {}, {"action": action}, restart, Masker())
+    assert set(raised.value.problems) == {"action"}
+    assert len(str(raised.value)) < 400
+
+
 def test_c45_an_edit_is_checked_as_the_tool_would():
     _, question = asked({"service": "pay", "environment": "prod"})
     for arguments in (

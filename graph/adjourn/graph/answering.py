@@ -40,9 +40,13 @@ class Answering(Owning):
         `reject(...)` for `confirm_risky`. All are checked before any is stored: `InvalidAnswer` names each
         wrong field and changes nothing. Raises `AlreadyAnswered` or `RunBusy` when somebody was first, `Expired`
         when nobody was in time, `NotAllowed` when this person may not (which is written to the audit),
-        `NotResumable` for a run that has ended, `RunNotFound`, `InterruptNotFound`, `WrongGraph`, also where a run below it
+        `NotResumable` for a run that has ended, `UsageError` for answers that are no mapping, `RunNotFound`, `InterruptNotFound`, `WrongGraph`, also where a run below it
         has a graph that this app has not, and `KeyLost` for it and for those below.
         """
+        if answers is not None and not isinstance(answers, Mapping):
+            raise UsageError(
+                f"answers are a mapping of question ids to answers, not {type(answers).__name__}"
+            )
         run = await self._mine(run_id)
         asked, expired = await expiring.asked(self.database, run_id)
         if not answers:

@@ -15,7 +15,7 @@ from adjourn.checkpoints.lifecycle import CallState, InterruptType
 from adjourn.checkpoints.sealed import HIDDEN, hidden, is_sealed
 from adjourn.nodes.calls import Call, Question
 from adjourn.nodes.delegation import DELEGATED
-from adjourn.nodes.json_schema import check_schema, complaints, shared
+from adjourn.nodes.json_schema import check_schema, complaints, shared, shortened
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.observations import plain
 from adjourn.nodes.sealing import forms
@@ -308,8 +308,8 @@ def _schema_problems(question: Question, answer: Answer) -> dict[str, str]:
     if "oneOf" in schema:
         words = {one["title"]: one for one in schema["oneOf"]}
         action = answer.get("action")
-        if action not in words:
-            return {"action": f"must be one of {', '.join(words)}, not {action!r}"}
+        if not isinstance(action, str) or action not in words:
+            return {"action": shortened(f"must be one of {', '.join(words)}, not {action!r}")}
         schema = words[action] | shared(schema)
     return complaints(schema, answer)
 

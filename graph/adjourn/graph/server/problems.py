@@ -1,6 +1,5 @@
 """What went wrong, as `application/problem+json` (RFC 9457): one sentence that says what to do, and no inner parts."""
 
-import json
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -26,6 +25,7 @@ from adjourn.checkpoints.errors import (
     UsageError,
     WrongGraph,
 )
+from adjourn.checkpoints.records import to_json
 
 MEDIA_TYPE = "application/problem+json"
 log = logging.getLogger("adjourn.server")
@@ -86,7 +86,7 @@ def problem(
         "detail": detail,
     }
     return Response(
-        json.dumps({**facts, **body}, ensure_ascii=False, default=str),
+        to_json({**facts, **body}),
         status_code=status,
         headers=dict(headers or {}),
         media_type=MEDIA_TYPE,
