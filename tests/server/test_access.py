@@ -13,6 +13,8 @@ from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.graph.cli import main
 from adjourn.graph.server import Access, inbox_routes, read_tokens
 from adjourn.graph.server.access import access_for, digest, is_loopback, tokens_of_file
+from adjourn.graph.server.entrance import check_length
+from adjourn.graph.server.problems import Refused
 
 WANG, LI, ZHAO = "wang-token-0123456789", "li-token-0123456789", "zhao-token-0123456789"
 TOKENS = {digest(WANG): "wang", digest(LI): "li", digest(ZHAO): "zhao"}
@@ -122,6 +124,14 @@ def test_c85_a_name_that_was_bound_to_loopback_is_refused(serve):
         assert api.get("/runs", headers={"Host": host}).status_code == 200
 
 
+def test_a_length_that_is_no_number_is_refused():
+    for length in ("\u00b2", "-1", "x", "", "1001"):  # a square is a digit, and no number
+        with pytest.raises(Refused) as refused:
+            check_length(length, 1000)
+        assert refused.value.status == 413
+    check_length("1000", 1000)
+
+
 def test_c85_a_page_of_another_site_cannot_start_a_run(serve):
     served = serve(served_app.plain)
     api = served.api()
@@ -129,6 +139,8 @@ def test_c85_a_page_of_another_site_cannot_start_a_run(serve):
     for headers in (
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
+        {"Origin": "http://["},
+        {"Origin": "http://a]b"},
         {"Origin": served.url.replace("127.0.0.1", "localhost")},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},

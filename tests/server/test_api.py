@@ -192,6 +192,13 @@ def test_prefer_wait_waits_for_a_run_that_a_worker_drives(serve, tmp_path):
         assert (run["status"], run["interrupts"][0]["type"]) == ("interrupted", "confirm_risky")
 
 
+def test_a_wait_that_is_no_number_is_none(serve):
+    api = serve(served_app.plain).api()
+    for prefer in ("wait=\u00b2", "wait=", "wait=-1", "wait=x", "wait"):
+        headers = [*JSON.items(), ("Prefer", prefer.encode("latin-1"))]
+        assert api.post("/runs", content=b'{"message": "go"}', headers=headers).status_code == 201, prefer
+
+
 @contextmanager
 def worker(runner: Runner) -> Iterator[None]:
     """While inside, a worker drives what there is."""

@@ -94,7 +94,7 @@ class Entrance:
 
 def check_host(host: str, known: frozenset[str]) -> None:
     """Refuse a name that the server is not called by. Raises `Refused` (421)."""
-    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
     if known and name.lower() not in known:
         detail = f"this server is not called {name!r}; whoever runs it can allow that name with --allow-host"
         raise Refused(421, "wrong_host", detail)
@@ -106,10 +106,17 @@ def check_origin(headers: Headers, known: frozenset[str]) -> None:
     A page comes from the server itself, or from a proxy in front of it that calls it by another name (`known`).
     """
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-    url = urlsplit(origin or "")
-    foreign = origin is not None and url.netloc.lower() != headers.get("host", "").lower()
-    if (foreign and url.hostname not in known) or site not in (None, "same-origin", "none"):
+    foreign = origin is not None and _is_foreign(origin, headers.get("host", ""), known)
+    if foreign or site not in (None, "same-origin", "none"):
         raise Refused(403, "foreign_origin", "a page of another site may not send requests to this server")
+
+
+def _is_foreign(origin: str, host: str, known: frozenset[str]) -> bool:
+    try:
+        url = urlsplit(origin)
+    except ValueError:  # no page has such an origin
+        return True
+    return url.netloc.lower() != host.lower() and url.hostname not in known
 
 
 def check_type(headers: Headers) -> None:
@@ -121,7 +128,7 @@ def check_type(headers: Headers) -> None:
 
 def check_length(length: str | None, most: int) -> None:
     """Refuse a body that says that it is too long. Raises `Refused` (413)."""
-    if length is not None and (not length.isdigit() or int(length) > most):
+    if length is not None and (not length.isdecimal() or int(length) > most):
         raise _too_long(most)
 
 

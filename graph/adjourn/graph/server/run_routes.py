@@ -151,7 +151,7 @@ def wait_s(request: Request) -> float:
     """Seconds that `Prefer: wait=N` asks for (RFC 7240); 0 without, at most `LONGEST_WAIT_S`."""
     for part in request.headers.get("prefer", "").replace(";", ",").split(","):
         name, _, value = part.strip().partition("=")
-        if name.lower() == "wait" and value.strip().isdigit():
+        if name.lower() == "wait" and value.strip().isdecimal():
             return min(float(value), LONGEST_WAIT_S)
     return 0.0
 
