@@ -1,6 +1,7 @@
 """The commands, called in this process: what they print, what they store, and their exit status (C-95)."""
 
 import json
+import os
 import shutil
 import sqlite3
 import sys
@@ -198,6 +199,29 @@ def test_wrong_flags_are_one_line_and_change_nothing(
     assert printed.out == ""
     assert printed.err.startswith("adjourn: ")
     assert printed.err.count("\n") == 1
+    assert adjourn("show", run, "--json").json()["interrupts"][0]["id"] == question
+
+
+@pytest.mark.parametrize("name", [os.fsdecode(b"\xff"), "n" * 256], ids=["bytes", "long"])
+def test_c95_a_name_that_is_none_is_wrong_usage(adjourn: Adjourn, name: str) -> None:
+    """A shell gives bytes that are no text in the system's encoding as half surrogate pairs."""
+    run, question = waiting(adjourn)
+    for command in (
+        ("run", "go", "--by", name),
+        ("run", "go", "--thread", name),
+        ("resume", run, "--set", f"{question}.environment=prod", "--by", name),
+        ("resume", name, "--by", "li"),
+        ("cancel", run, "--by", name),
+        ("recover", run, "--by", name),
+        ("fork", run, "--thread", name),
+        ("runs", "--thread", name),
+        ("show", name),
+        ("events", name),
+        ("forget", name),
+        ("serve", "--by", name),
+    ):
+        printed = adjourn(*command)
+        assert (printed.status, printed.out, printed.err.count("\n")) == (2, "", 1), command
     assert adjourn("show", run, "--json").json()["interrupts"][0]["id"] == question
 
 

@@ -367,6 +367,31 @@ async def test_c45_answers_that_are_no_mapping_are_refused(house, wrap):
     assert (await runner.get(run.id)).interrupts[0].id == run.interrupts[0].id
 
 
+NO_NAMES = ["\ud800", "a\0b", "n" * 256, 5, b"li"]
+
+
+@pytest.mark.parametrize("name", NO_NAMES, ids=ascii)
+async def test_what_no_database_takes_as_a_name_is_refused_and_changes_nothing(house, rows, name):
+    runner = house.runner(restart_turns())
+    run = await runner.start("go", thread_id="n" * 255, by="\u674e")
+    before = [rows(f"SELECT * FROM {table}") for table in ("runs", "interrupts", "events", "audit")]
+    answers = {run.interrupts[0].id: approve()}
+    for tried in (
+        runner.start("go", by=name),
+        runner.start("go", thread_id=name),
+        runner.start("go", run_id=name),
+        runner.resume(run.id, answers, by=name),
+        runner.cancel(run.id, by=name),
+        runner.recover(run.id, by=name),
+        runner.fork(run.id, by=name),
+        runner.fork(run.id, thread_id=name),
+        runner.run_from_history([{"role": "user", "content": "go"}], by=name),
+    ):
+        with pytest.raises(UsageError):
+            await tried
+    assert [rows(f"SELECT * FROM {table}") for table in ("runs", "interrupts", "events", "audit")] == before
+
+
 async def test_c45_one_wrong_answer_of_two_stores_neither(house):
     runner = house.runner(
         [says("", call("query_logs", {}, id="q"), call("restart_service", RESTART, id="r")), "ok"]

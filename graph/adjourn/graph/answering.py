@@ -13,6 +13,7 @@ from adjourn.checkpoints.records import Interrupt, RunRow
 from adjourn.graph import answers as accept
 from adjourn.graph import expiring
 from adjourn.graph.may_answer import check_persons
+from adjourn.graph.names import check_name
 from adjourn.graph.owning import OnBegun, Owning
 from adjourn.graph.run import Run
 from adjourn.graph.run_log import Listener
@@ -40,13 +41,14 @@ class Answering(Owning):
         `reject(...)` for `confirm_risky`. All are checked before any is stored: `InvalidAnswer` names each
         wrong field and changes nothing. Raises `AlreadyAnswered` or `RunBusy` when somebody was first, `Expired`
         when nobody was in time, `NotAllowed` when this person may not (which is written to the audit),
-        `NotResumable` for a run that has ended, `UsageError` for answers that are no mapping, `RunNotFound`, `InterruptNotFound`, `WrongGraph`, also where a run below it
+        `NotResumable` for a run that has ended, `UsageError` for answers that are no mapping and a `by` that is no name, `RunNotFound`, `InterruptNotFound`, `WrongGraph`, also where a run below it
         has a graph that this app has not, and `KeyLost` for it and for those below.
         """
         if answers is not None and not isinstance(answers, Mapping):
             raise UsageError(
                 f"answers are a mapping of question ids to answers, not {type(answers).__name__}"
             )
+        check_name("by", by)
         run = await self._mine(run_id)
         asked, expired = await expiring.asked(self.database, run_id)
         if not answers:
@@ -123,8 +125,9 @@ class Answering(Owning):
         its questions expired.
 
         Raises `RunBusy` while the lease holds, `NotResumable` for a run that does not run, and `WrongGraph` and `KeyLost`
-        as `resume` does.
+        as `resume` does, and `UsageError` for a `by` that is no name.
         """
+        check_name("by", by)
         run = await self._mine(run_id)
         if run.status == RunStatus.INTERRUPTED:
             asked, expired = await expiring.asked(self.database, run_id)

@@ -5,6 +5,7 @@ from sqlalchemy import Connection
 from adjourn.checkpoints import family, flow_rows, journal, run_rows
 from adjourn.checkpoints.compiled import in_one_go
 from adjourn.checkpoints.errors import RunNotFound, UsageError
+from adjourn.graph.names import check_name
 from adjourn.graph.run import Run
 
 
@@ -24,6 +25,7 @@ def find_run_id(connection: Connection, beginning: str) -> str:
 
     Raises `RunNotFound`, or `UsageError` when several runs begin so.
     """
+    check_name("the run's id", beginning)
     found = journal.find_run_ids(connection, beginning) if beginning else []
     if beginning in found or len(found) == 1:
         return beginning if beginning in found else found[0]

@@ -25,6 +25,7 @@ from adjourn.graph import expiring, starts
 from adjourn.graph.cancelling import POLL_S
 from adjourn.graph.closing import close_waiting
 from adjourn.graph.line import Busy, as_busy
+from adjourn.graph.names import check_name
 from adjourn.graph.owning import OnBegun
 from adjourn.graph.run import Run
 from adjourn.graph.run_log import Listener
@@ -110,8 +111,9 @@ class Runner(TimeTravel):
 
         Returns when the run has written its end. One that another process drives is asked to stop; when its
         owner is dead, the run is taken over after its lease and ended here. What waits or has failed is
-        closed at once, what has ended is left as it is.
+        closed at once, what has ended is left as it is. Raises `UsageError` for a `by` that is no name.
         """
+        check_name("by", by)
         while (await self._mine(run_id)).status in _OPEN:
             driving = self._driving.get(run_id)
             if driving is not None:

@@ -19,6 +19,7 @@ from adjourn.checkpoints.leases import lease_end
 from adjourn.checkpoints.lifecycle import HIGHEST_PRIORITY, ErrorCode, RunEvent, RunStatus, StopReason
 from adjourn.checkpoints.records import CallRow, RunRow, shortened
 from adjourn.graph.closing import close_waiting
+from adjourn.graph.names import check_name, check_text
 from adjourn.nodes.history import healed
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.observations import error_code, failure, status_of
@@ -69,16 +70,14 @@ def new_run(
 ) -> RunRow:
     """The row of a run that is about to start, owned by `owner`.
 
-    Raises `UsageError` for an empty message, and for a `priority` that is no number from -1000 to 1000.
+    Raises `UsageError` for an empty message, for a name that no database takes, and for a `priority` that is no number
+    from -1000 to 1000.
     """
     if not isinstance(message, str) or not message.strip():
         raise UsageError("the message is empty; say what the run is to do")
-    try:
-        message.encode()
-    except UnicodeEncodeError:
-        raise UsageError(
-            "the message holds half of a surrogate pair, which is no text; send it again"
-        ) from None
+    check_text("the message", message)
+    for what, name in (("thread_id", thread_id), ("by", by), ("run_id", run_id)):
+        check_name(what, name)
     if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) > HIGHEST_PRIORITY:
         lowest, highest = -HIGHEST_PRIORITY, HIGHEST_PRIORITY
         raise UsageError(f"priority is a whole number from {lowest} to {highest}, not {priority!r}")

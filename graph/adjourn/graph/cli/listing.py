@@ -14,6 +14,7 @@ from adjourn.checkpoints.records import RunRow
 from adjourn.graph.cli.screen import Screen, short, span, to_line
 from adjourn.graph.cli.settings import Settings
 from adjourn.graph.cli.stores import read, read_current
+from adjourn.graph.names import check_name
 from adjourn.graph.reading import find_run_id
 from adjourn.graph.run import Run
 
@@ -37,6 +38,7 @@ def list_runs(
     children: bool = False,
 ) -> int:
     """`adjourn runs`: newest first; `children`: those that work for others too."""
+    check_name("--thread", thread_id)
     wanted = partial(
         journal.list_runs, statuses=statuses, thread_id=thread_id, roots=not children, limit=limit + 1
     )

@@ -12,6 +12,7 @@ from adjourn.graph.cli.options import LOG_VARIABLE, TOKENS_VARIABLE
 from adjourn.graph.cli.screen import Screen
 from adjourn.graph.cli.settings import Settings
 from adjourn.graph.cli.stores import opened
+from adjourn.graph.names import check_name
 from adjourn.graph.runner import Runner
 
 
@@ -27,6 +28,7 @@ def serve(
     detached: bool = False,
 ) -> int:
     """Serve until a signal comes; `detached`: workers drive what it accepts. Gives the exit status: 0 when the runs were handed back in order."""
+    check_name("--by", by)
     try:
         import sse_starlette  # noqa: F401  (here to say what is missing, not to be used)
         import uvicorn  # noqa: F401

@@ -12,6 +12,7 @@ from adjourn.graph.cli.screen import Screen
 from adjourn.graph.cli.settings import Settings
 from adjourn.graph.cli.stores import opened
 from adjourn.graph.cli.times import age
+from adjourn.graph.names import check_name
 
 
 def prune_runs(settings: Settings, *, older_than: str, keep_last: int, failed: bool, dry_run: bool) -> int:
@@ -31,6 +32,8 @@ def prune_runs(settings: Settings, *, older_than: str, keep_last: int, failed: b
 def forget_threads(settings: Settings, thread_ids: Sequence[str]) -> int:
     """`adjourn forget`: take away everything of these conversations, one after the other."""
     screen = Screen(settings)
+    for thread_id in thread_ids:
+        check_name("THREAD", thread_id)
     with opened(settings.store) as database:
         for thread_id in thread_ids:
             forks = [one for one in retention.forks_of(database, thread_id) if one not in thread_ids]

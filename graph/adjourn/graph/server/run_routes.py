@@ -12,6 +12,7 @@ from starlette.responses import Response
 from adjourn.checkpoints import journal, thread_ops
 from adjourn.checkpoints.errors import NotAllowed, RunBusy, RunNotFound, UsageError
 from adjourn.checkpoints.records import RunRow
+from adjourn.graph.names import check_name
 from adjourn.graph.owning import OnBegun
 from adjourn.graph.run import Run
 from adjourn.graph.runner import Admit
@@ -160,6 +161,7 @@ async def list_runs(request: Request) -> Response:
     """The caller's runs, newest first."""
     desk, caller = desk_of(request), caller_of(request)
     query = query_of(request, ListQuery, "status")
+    check_name("thread_id", query.thread_id)
     rows = await desk.runner.database.aread(
         lambda connection: journal.list_runs(
             connection,
