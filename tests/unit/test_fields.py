@@ -105,6 +105,19 @@ def test_an_example_of_a_schema_that_holds_itself_comes_to_an_end() -> None:
     assert example({"$ref": "#/$defs/Node"}, whole) == {"next": {"next": {"next": {"next": {}}}}}
 
 
+@pytest.mark.parametrize("start", ["a", "self", "nowhere", "anything"])
+def test_references_that_lead_nowhere_or_in_a_circle_come_to_an_end(start: str) -> None:
+    around = {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}, "self": {"$ref": "#/$defs/self"}}
+    whole = {"$defs": {**around, "anything": True}}
+    field = {"$ref": f"#/$defs/{start}", "title": "Which"}
+    assert (choices(field, whole), describe(field, whole), example(field, whole)) == (None, "JSON", "text")
+    assert title_of("x", field) == "Which"
+
+
+def test_definitions_may_be_kept_the_old_way() -> None:
+    assert parse("red", {"$ref": "#/definitions/Color"}, {"definitions": DEFS["$defs"]}) == "red"
+
+
 def test_what_may_be_null_and_what_it_is_else() -> None:
     assert without_null(MAYBE, DEFS) == ({"type": "string"}, True)
     assert without_null({**MAYBE, "title": "T"}, DEFS) == ({"type": "string", "title": "T"}, True)

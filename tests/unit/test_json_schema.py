@@ -83,6 +83,9 @@ CIRCLE = {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}
         {"items": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/Nope"}]}},
         {"$ref": "#/parts/one", "parts": {"one": {"items": {"$ref": "#/parts/two"}}}},
         {"items": {"$ref": "#/$defs/a"}, "$defs": CIRCLE},
+        {"items": {"anyOf": [{"type": "null"}, {"$ref": "#/items"}]}},
+        {"allOf": [{"not": {"$ref": "#"}}]},
+        {"$ref": "#/parts", "parts": {"properties": 7}},
         {"type": "nonsense"},
     ],
 )

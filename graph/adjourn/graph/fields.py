@@ -16,12 +16,17 @@ class WrongValue(ValueError):
 
 
 def resolved(schema: Schema, whole: Schema) -> Schema:
-    """`schema` with its `$ref` into `whole` followed; what stands beside the reference wins."""
-    seen = dict(schema)
-    while "$ref" in seen:
-        name = str(seen.pop("$ref")).removeprefix("#/$defs/")
-        seen = {**whole.get("$defs", {}).get(name, {}), **seen}
-    return seen
+    """`schema` with its `$ref` into `whole` followed; what stands beside the reference wins.
+
+    One that leads nowhere, or back to itself, says nothing: the answer is checked where it is accepted.
+    """
+    found, followed = dict(schema), set[str]()
+    while (reference := str(found.pop("$ref", ""))) and reference not in followed:
+        followed.add(reference)
+        place, _, name = reference.removeprefix("#/").partition("/")
+        part = whole.get(place, {}).get(name) if place in ("$defs", "definitions") else None
+        found = {**(part if isinstance(part, Mapping) else {}), **found}
+    return found
 
 
 def properties(schema: Schema) -> Mapping[str, Schema]:

@@ -4,7 +4,8 @@ A reference is followed within its own document alone. One that leads elsewhere,
 schema that holds one is refused when a tool is defined or a question is made, and no check ever asks a network.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from jsonschema import Draft202012Validator, SchemaError, ValidationError
@@ -64,35 +65,45 @@ def check_schema(schema: Mapping[str, Any]) -> None:
 
 
 def check_references(schema: Mapping[str, Any]) -> None:
-    """Raises `ValueError` for a reference that leads out of the schema, to no schema, or back to itself."""
+    """Raises `ValueError` for a reference that leads out of the schema or to no schema, and for those that lead in a circle
+    without going into the value: nothing would ever come of them."""
     root = DRAFT202012.create_resource(schema)
     todo: list[tuple[Any, _Resolver]] = [(schema, _NO_DOCUMENTS.resolver_with_root(root))]
-    seen: set[int] = set()
+    of_the_same_value: dict[int, list[int]] = {}
     while todo:
         part, resolver = todo.pop()
-        if id(part) in seen or not isinstance(part, Mapping):
+        if not isinstance(part, Mapping) or id(part) in of_the_same_value:
             continue
-        seen.add(id(part))
-        todo.append(_led_to(part, resolver))
-        inner = DRAFT202012.create_resource(part).subresources()
-        todo += [(one.contents, resolver.in_subresource(one)) for one in inner]
-
-
-def _led_to(part: Any, resolver: _Resolver) -> tuple[Any, _Resolver]:
-    """Where the reference of a part leads in the end, with what follows the references from there."""
-    way: set[int] = set()
-    while isinstance(part, Mapping) and (word := next((one for one in _REFERENCES if one in part), None)):
-        way.add(id(part))
+        led_to = [_led_to(part[word], resolver) for word in _REFERENCES if word in part]
+        beside = [one for word in _BESIDE for one in _several(part.get(word))]
+        of_the_same_value[id(part)] = [*(id(one) for one, _ in led_to), *map(id, beside)]
         try:
-            found = resolver.lookup(part[word])
-        except Exception as error:  # a path that is not there, no URL, no text
-            raise ValueError(shortened(f"its reference {part[word]!r} leads nowhere")) from error
-        if id(found.contents) in way:
-            raise ValueError(shortened(f"its reference {part[word]!r} leads back to itself"))
-        part, resolver = found.contents, found.resolver
-    if not isinstance(part, Mapping | bool):
-        raise ValueError(shortened(f"a reference leads to {part!r}, which is no schema"))
-    return part, resolver
+            inner = list(DRAFT202012.create_resource(part).subresources())
+        except Exception as error:  # a part that only a reference knows to be a schema, and that is none
+            raise ValueError(shortened(f"a reference leads to {part!r}, which is no schema")) from error
+        todo += [*led_to, *((one.contents, resolver.in_subresource(one)) for one in inner)]
+    try:
+        TopologicalSorter(of_the_same_value).prepare()
+    except CycleError:
+        raise ValueError("its references lead in a circle") from None
+
+
+def _led_to(reference: Any, resolver: _Resolver) -> tuple[Any, _Resolver]:
+    """Where a reference leads, with what follows the references from there."""
+    try:
+        found = resolver.lookup(reference)
+    except Exception as error:  # a path that is not there, no URL, no text
+        raise ValueError(shortened(f"its reference {reference!r} leads nowhere")) from error
+    if not isinstance(found.contents, Mapping | bool):
+        raise ValueError(shortened(f"its reference {reference!r} leads to no schema"))
+    return found.contents, found.resolver
+
+
+def _several(given: Any) -> Iterable[Any]:
+    if isinstance(given, list):
+        return given
+    return [] if given is None else [given]
 
 
 _REFERENCES = ("$ref", "$dynamicRef")
+_BESIDE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else")  # they say more of the same value
