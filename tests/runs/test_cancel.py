@@ -331,6 +331,39 @@ async def test_c61_after_the_grace_it_is_unknown_and_an_identical_write_asks_fir
     assert (run.status, paid) == ("finished", ["lost", "wang"])
 
 
+@pytest.mark.parametrize("ask_for", [(), ("to",)], ids=["planned", "after its parameters"])
+async def test_c61_who_has_to_agree_anyway_is_told_that_an_identical_write_is_in_doubt(house, ask_for):
+    """A question that the tool declares says so as well: nobody agrees to a second payment unawares."""
+    paid = []
+
+    @tool(effect="write", timeout_s=0.1, confirm="Pay {to}?", ask_for=ask_for)
+    async def pay(to: str) -> str:
+        """Pay."""
+        paid.append(to)
+        await asyncio.sleep(60 if len(paid) == 1 else 0)
+        return "paid"
+
+    given = {} if ask_for else {"to": "wang"}
+    turns = [says("", call("pay", given, id="a")), says("", call("pay", given, id="b")), "done"]
+    runner = house.runner(turns, tools=[pay])
+    run = await runner.start("go", thread_id="t")
+    asked = []
+    while run.interrupts:
+        (question,) = run.interrupts
+        if question.type == "params_required":
+            run = await runner.resume(run.id, {question.id: {"to": "wang"}}, by="li")
+        else:
+            asked.append(question.reason)
+            run = await runner.resume(run.id, {question.id: approve()}, by="li")
+    doubt = "The outcome of an identical call of pay is unknown. Run it again?"
+    assert asked == ["Pay wang?", f"{doubt} Pay wang?"]
+    assert (run.status, [one.outcome for one in run.calls], paid) == (
+        "finished",
+        ["unknown", "ok"],
+        ["wang", "wang"],
+    )
+
+
 async def test_c61_verify_is_tried_after_the_grace(house):
     entered = asyncio.Event()
 

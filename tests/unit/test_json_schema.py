@@ -122,8 +122,8 @@ def test_c45_an_edit_is_checked_where_a_server_keeps_its_definitions_the_old_way
     described = of_a_server(to={"$ref": "#/definitions/Name"})
     described.args_schema["definitions"] = {"Name": {"type": "string"}}
     made = as_tool(described, confirm=True)
-    call: Any = {"id": "c", "name": "m", "position": 0, "arguments": {"to": "li"}}
-    question = declared_question(call, made, run_id="r", step=1, language="en")
+    call: Any = {"id": "c", "name": "m", "position": 0, "effect": "write", "arguments": {"to": "li"}}
+    question = declared_question(call, made, run_id="r", step=1, language="en", is_doubtful=lambda _: False)
     assert question is not None
     assert check_answer(question, {"to": "li"}, edit({"to": "wang"}), made, Masker())
     with pytest.raises(InvalidAnswer) as raised:

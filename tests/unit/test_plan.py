@@ -91,9 +91,9 @@ def restart(service: str, environment: Literal["prod", "staging"], force: bool =
     return ""
 
 
-def asked(arguments, **more):
-    one = call(0, WRITE, **more) | {"arguments": arguments}
-    question = declared_question(one, restart, run_id="r", step=1, language="en")
+def asked(arguments, *, in_doubt=lambda _: False, **more):
+    one = call(0, more.pop("effect", WRITE), **more) | {"arguments": arguments}
+    question = declared_question(one, restart, run_id="r", step=1, language="en", is_doubtful=in_doubt)
     return one, question
 
 
@@ -103,6 +103,15 @@ def test_c38_the_question_of_a_declaration():
     _, risky = asked({"service": "pay", "environment": "prod"})
     assert (risky["type"], risky["reason"]) == ("confirm_risky", "Restart pay in prod?")
     assert asked({"service": "pay", "environment": "prod"}, approved=True)[1] is None
+
+
+def test_c61_who_is_asked_to_agree_is_told_that_an_identical_write_is_in_doubt():
+    complete = {"service": "pay", "environment": "prod"}
+    _, question = asked(complete, in_doubt=lambda one: one["arguments"] == complete)
+    told = "The outcome of an identical call of restart is unknown. Run it again? Restart pay in prod?"
+    assert question["reason"] == told
+    _, read = asked(complete, in_doubt=lambda _: True, effect=READ)
+    assert read["reason"] == "Restart pay in prod?"
 
 
 def test_c40_ids_are_stable_and_new_after_an_answer():

@@ -475,6 +475,7 @@ class _Advance:
             step,
             self.language,
             self.node.masker,
+            self.run.ledger.is_doubtful,
             can_seal=bool(self.run.keyring),
         )
         calls = planner.plan(turn)

@@ -261,6 +261,7 @@ class _Step:
             self.asking.step,
             self.language,
             node.masker,
+            self.run.ledger.is_doubtful,
             node.serial,
             can_seal=bool(self.run.keyring),
         )

@@ -15,7 +15,7 @@ from adjourn.nodes.guards import Limits
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.outcome import Outcome, failed
 from adjourn.nodes.plan import number_batches
-from adjourn.nodes.questions import declared_question
+from adjourn.nodes.questions import IsDoubtful, declared_question
 from adjourn.nodes.tool import Tool
 
 RAW_SHOWN = 500  # characters of an unparsable argument text that the model is shown again
@@ -26,6 +26,7 @@ class Planner:
     """Makes the plan of one step of one run.
 
     `serial`: the step of a flow, which knows one tool; calls of any other name, and a second write, do not run (C-77).
+    `is_doubtful`: the ledger's, whether the outcome of an identical write is unknown.
     """
 
     tools: Mapping[str, Tool]
@@ -34,6 +35,7 @@ class Planner:
     step: int
     language: str
     masker: Masker
+    is_doubtful: IsDoubtful
     serial: bool = False
     can_seal: bool = True  # whether there is a key for what people fill into secret parameters
 
@@ -97,7 +99,14 @@ class Planner:
             call["resource"] = resource
         if tool.problems(arguments).wrong:
             return call  # answered `invalid_arguments` when its turn comes; nobody is asked before that
-        question = declared_question(call, tool, run_id=self.run_id, step=self.step, language=self.language)
+        question = declared_question(
+            call,
+            tool,
+            run_id=self.run_id,
+            step=self.step,
+            language=self.language,
+            is_doubtful=self.is_doubtful,
+        )
         if question is not None:
             call["state"], call["question"] = CallState.WAITING.value, question
         return call

@@ -6,12 +6,12 @@ anything is stored (C-45).
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from adjourn.checkpoints.errors import InvalidAnswer
 from adjourn.checkpoints.json_data import check_data, too_deep
-from adjourn.checkpoints.lifecycle import CallState, InterruptType
+from adjourn.checkpoints.lifecycle import CallState, Effect, InterruptType
 from adjourn.checkpoints.sealed import HIDDEN, hidden, is_sealed
 from adjourn.nodes.calls import Call, Question
 from adjourn.nodes.delegation import DELEGATED
@@ -80,8 +80,21 @@ def reject(reason: str = "") -> Answer:
     return {"action": "reject", "reason": reason} if reason else {"action": "reject"}
 
 
-def declared_question(call: Call, tool: Tool, *, run_id: str, step: int, language: str) -> Question | None:
-    """What the tool's declaration asks about this call: missing parameters first, then agreement (C-38)."""
+IsDoubtful = Callable[[Call], bool]
+
+
+def repeats_a_doubt(call: Call, tool: Tool, is_doubtful: IsDoubtful) -> bool:
+    """Whether the call may do again what a write of unknown outcome has done (C-61). `is_doubtful`: the ledger's."""
+    return call["effect"] == Effect.WRITE and not tool.idempotent and is_doubtful(call)
+
+
+def declared_question(
+    call: Call, tool: Tool, *, run_id: str, step: int, language: str, is_doubtful: IsDoubtful
+) -> Question | None:
+    """What the tool's declaration asks about this call: missing parameters first, then agreement (C-38).
+
+    Who agrees to a call that repeats a doubt is told of it: nobody is asked about that again.
+    """
     arguments = call["arguments"] or {}
     missing = tool.problems(arguments).missing
     if missing:
@@ -99,6 +112,8 @@ def declared_question(call: Call, tool: Tool, *, run_id: str, step: int, languag
     risk = None if call.get("approved") else tool.question_of(arguments)
     if risk is None:
         return None
+    if repeats_a_doubt(call, tool, is_doubtful):
+        risk = f"{say('ask.doubtful', language, tool=tool.name)} {risk}"
     return make_question(call, tool, InterruptType.CONFIRM_RISKY, risk, {}, run_id=run_id, step=step)
 
 

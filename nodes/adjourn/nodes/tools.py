@@ -33,7 +33,7 @@ from adjourn.nodes.masking import Masker
 from adjourn.nodes.outcome import Outcome, failed
 from adjourn.nodes.permission import Permission, Request, Verdict
 from adjourn.nodes.plan import next_batch, waiting
-from adjourn.nodes.questions import declared_question, make_question, returned_question
+from adjourn.nodes.questions import declared_question, make_question, repeats_a_doubt, returned_question
 from adjourn.nodes.run_context import RunContext, run_context
 from adjourn.nodes.standing import left_s, standing_of
 from adjourn.nodes.state import Outcome as Route
@@ -238,8 +238,14 @@ class _Batch:
         resource = tool.resource_of(arguments)
         if resource is not None:
             call["resource"] = resource
-        run_id = self.run_context.run_id
-        question = declared_question(call, tool, run_id=run_id, step=self.step, language=self.language)
+        question = declared_question(
+            call,
+            tool,
+            run_id=self.run_context.run_id,
+            step=self.step,
+            language=self.language,
+            is_doubtful=self.run_context.ledger.is_doubtful,
+        )
         if question is not None and not self._refused_early(call):
             self._wait(call, question)
 
@@ -377,9 +383,8 @@ class _Batch:
         if refused is not None:
             self._settle(call, refused)
             return False
-        doubtful = (
-            effect is Effect.WRITE and not agreed and not tool.idempotent and run.ledger.is_doubtful(call)
-        )
+        # who agreed was told of the doubt that there was when they were asked
+        doubtful = not agreed and repeats_a_doubt(call, tool, run.ledger.is_doubtful)
         if verdict is Verdict.ALLOW and not doubtful:
             return True
         reason = say("ask.doubtful" if doubtful else "ask.permission", self.language, tool=tool.name)
