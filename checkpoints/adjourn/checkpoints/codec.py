@@ -279,6 +279,7 @@ def is_storable(value: object) -> bool:
 
 
 def is_unicode(text: str) -> bool:
+    """Whether a text has no half of a character (a lone surrogate), which neither JSON nor a database takes."""
     if text.isascii():
         return True
     try:
