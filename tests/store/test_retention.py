@@ -265,7 +265,10 @@ def test_c93_a_conversation_without_runs_that_is_used_meanwhile_stays(
 ) -> None:
     for name in ("one", "two"):
         put(looking, config(name), {"a": 1})
-    execute(looking, f"UPDATE threads SET updated_at = '{LONG_AGO}'")
+    for name, year in (("one", 2019), ("two", 2020)):  # the older one is pruned first
+        execute(
+            looking, f"UPDATE threads SET updated_at = '{year}-01-01T00:00:00Z' WHERE thread_id = '{name}'"
+        )
     monkeypatch.setattr("adjourn.checkpoints.retention.THREADS_AT_ONCE", 1)
     write = database.write
 

@@ -142,6 +142,8 @@ def transaction(engine: Engine, isolation: str) -> Iterator[Connection]:
                 del connection.info[_TO_BEGIN]
 
 
+# PostgreSQL's: too long, a NUL; None: MySQL's, and what the driver does not even send
+_CANNOT_BE_HELD = frozenset({"22001", "22021", None})
 _TOO_LARGE = frozenset(
     {1153, 2006, 2013}
 )  # MySQL's: a packet too large, or the connection went away, as it does then
@@ -153,6 +155,8 @@ def understood() -> Iterator[None]:
     try:
         yield
     except DataError as error:
+        if getattr(error.orig, "sqlstate", None) not in _CANNOT_BE_HELD:
+            raise
         raise StoreError(
             f"the database cannot hold this: {error.orig}; ids and names have at most 255 characters, and no NUL"
         ) from error

@@ -143,8 +143,9 @@ class Numbers:
         self._use(used)
 
     def take(self, owner: Owner) -> int:
-        """The next number for this owner."""
-        number = self.next.get(self.blocks.get(owner, 0))
+        """The next number for this owner. One that is new goes on where its channel does in the thread's own namespace."""
+        block = self.blocks.get(owner) or self.blocks.get(("", *owner[1:]), 0)
+        number = self.next.get(block)
         if number is None:  # its block is full, or it has none
             number = _block_of(self.top) * BLOCK + 1
         self.stand(owner, number)
