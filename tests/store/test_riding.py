@@ -270,3 +270,27 @@ async def test_writes_whose_caller_is_cancelled_and_whose_put_fails_are_stored_a
         riding.arrive(taken, stored=False)
     with SQLAlchemySaver(file_url) as saver:
         assert scalar(saver, STORED) == 1
+
+
+class Growing(TypedDict, total=False):
+    x: Annotated[list[str] | None, lambda there, new: there.extend(new) or there]
+
+
+def test_what_a_task_wrote_stays_what_it_wrote_when_a_reducer_adds_to_it_in_place(file_url: str) -> None:
+    """The checkpoint comes behind the reducer, and the writes ride on it."""
+    graph = StateGraph(Growing)
+    for name in ("l", "r"):
+        graph.add_node(name, lambda _, name=name: {"x": [name]}).add_edge(START, name)
+    with SQLAlchemySaver(file_url) as saver:
+        app = graph.compile(checkpointer=saver)
+        assert app.invoke({}, config(), durability="sync") == {"x": ["l", "r"]}
+        (before,) = [one for one in app.get_state_history(config()) if one.next == ("l", "r")]
+        assert {task.name: task.result for task in before.tasks} == {"l": {"x": ["l"]}, "r": {"x": ["r"]}}
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_write_that_holds_itself_is_refused_in_words(saver: SQLAlchemySaver) -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    with pytest.raises(UsageError, match="holds itself"):
+        saver.put_writes(put(saver, config(), {"a": 1}), [("a", loop)], "task", PATH)

@@ -14,6 +14,7 @@ from adjourn.checkpoints.codec import Codec, is_unicode
 from adjourn.checkpoints.compiled import Check
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import UsageError
+from adjourn.checkpoints.hooks import is_frozen
 from adjourn.checkpoints.placing import Placing, continue_blocks
 from adjourn.checkpoints.stored_json import dump, parse
 from adjourn.checkpoints.thread_memory import Head, Reference, ThreadMemory
@@ -141,6 +142,20 @@ class CheckpointPut:
         }
 
 
+def _own(value: Any) -> Any:
+    """The same value, in containers of its own; one that holds itself as it is, and it is refused when it is stored."""
+    try:
+        return _copied(value)
+    except RecursionError:
+        return value
+
+
+def _copied(value: Any) -> Any:
+    if type(value) is list:
+        return [_copied(member) for member in value]
+    return {key: _copied(member) for key, member in value.items()} if type(value) is dict else value
+
+
 def _stale() -> None:
     raise StaleMemory
 
@@ -154,6 +169,16 @@ class WritesPut:
     task_id: str
     task_path: str
     frozen: bool = False  # see `Outbox.frozen`
+
+    @classmethod
+    def of(
+        cls, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> "WritesPut":
+        """What LangGraph hands over. It may be stored a moment later, when the checkpoint comes: a reducer that adds to
+        what it is given, in place, adds nothing to it."""
+        frozen = is_frozen(config)
+        kept = writes if frozen else [(channel, _own(value)) for channel, value in writes]
+        return cls(Where.of(config), kept, task_id, task_path, frozen)
 
     def store(self, connection: Connection, memory: ThreadMemory, codec: Codec) -> None:
         """Store it. Ordinary writes that are stored already stay; errors, interrupts and answers are

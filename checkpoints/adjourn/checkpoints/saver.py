@@ -192,7 +192,7 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         Storing a task's writes again changes nothing, except for errors, interrupts and answers, which are
         replaced.
         """
-        put = WritesPut(Where.of(config), writes, task_id, task_path, is_frozen(config))
+        put = WritesPut.of(config, writes, task_id, task_path)
         work = partial(put.send, codec=self.codec)
         if _is_held(config, work):
             return
@@ -286,7 +286,7 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """`put_writes`, on a worker thread."""
-        put = WritesPut(Where.of(config), writes, task_id, task_path, is_frozen(config))
+        put = WritesPut.of(config, writes, task_id, task_path)
         work = partial(put.send, codec=self.codec)
         if _is_held(config, work):
             return
