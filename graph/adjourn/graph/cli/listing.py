@@ -48,9 +48,9 @@ def list_runs(
         screen.data([_to_dict(row, expiries.get(row.id)) for row in rows])
     elif rows:
         styles = [STYLES[RunStatus(row.status)] for row in rows]
-        head = ("RUN", "STATUS", "STEPS", "BY", "AGE", "THREAD", "INPUT")
-        spare = [head.index(name) for name in ("THREAD", "BY", "STEPS", "AGE")]
-        screen.table(head, [_cells(screen, row, expiries.get(row.id)) for row in rows], styles, spare)
+        cells = [_cells(screen, row, expiries.get(row.id)) for row in rows]
+        thread, by, steps, age = 5, 3, 2, 4
+        screen.table(screen.say("runs.head").split("|"), cells, styles, spare=(thread, by, steps, age))
         if len(found) > limit:
             screen.line(screen.say("more_runs"))
     else:

@@ -30,8 +30,8 @@ def _show_tools(screen: Screen, tools: Mapping[str, Tool]) -> None:
     screen.line((f"{screen.say('tools')}:", "bold"))
     rows = [(one.name, _effect(screen, one), _asks(screen, one), _about(one)) for one in tools.values()]
     if rows:
-        head = ("TOOL", "EFFECT", "ASKS", "ABOUT")
-        screen.table(head, rows, spare=[head.index("ABOUT")])
+        about = 3
+        screen.table(screen.say("tools.head").split("|"), rows, spare=(about,))
 
 
 def _effect(screen: Screen, one: Tool) -> str:

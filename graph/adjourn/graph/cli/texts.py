@@ -58,6 +58,15 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "{asked} questions: {open} open, {answered} answered ({given}), {carried} carried to an answer ({through})",
         "zh": "{asked} 个问题：{open} 个待回答，{answered} 个已回答（{given}），{carried} 个最终得出结果（{through}）",
     },
+    "runs.head": {
+        "en": "RUN|STATUS|STEPS|BY|AGE|THREAD|INPUT",
+        "zh": "运行|状态|步数|发起人|时长|会话|消息",
+    },
+    "history.head": {
+        "en": "NO|TIME|STEP|RAN|NEXT|CHECKPOINT|WHAT",
+        "zh": "序号|时间|步骤|已执行|下一步|检查点|说明",
+    },
+    "tools.head": {"en": "TOOL|EFFECT|ASKS|ABOUT", "zh": "工具|作用|询问|说明"},
     "metrics.stop_head": {"en": "STOPPED|RUNS|SHARE", "zh": "停止原因|运行数|占比"},
     "metrics.tool_head": {
         "en": "TOOL|CALLS|RAN|FAILED|RATE|MEAN|P50|P95|SLOWEST",

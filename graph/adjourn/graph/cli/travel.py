@@ -21,9 +21,9 @@ def show_history(settings: Settings, beginning: str, *, limit: int) -> int:
     if settings.json:
         screen.data([one.to_dict() for one in shown])
         return 0
-    head = ("NO", "TIME", "STEP", "RAN", "NEXT", "CHECKPOINT", "WHAT")
-    spare = [head.index(name) for name in ("CHECKPOINT", "TIME", "RAN")]  # NO names the checkpoint as well
-    screen.table(head, [_cells(one) for one in shown], spare=spare)
+    checkpoint, time, ran = 5, 1, 3  # the first is named by its number as well
+    head = screen.say("history.head").split("|")
+    screen.table(head, [_cells(one) for one in shown], spare=(checkpoint, time, ran))
     if len(found) > limit:
         screen.line(screen.say("more_checkpoints"))
     return 0
