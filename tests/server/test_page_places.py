@@ -200,3 +200,19 @@ def test_a_run_is_stopped_after_a_question_and_by_keyboard(
     page.keyboard.press("Enter")
     expect(page.locator(".chip.cancelled").first).to_be_visible()
     assert len(sent) == 1
+
+
+@pytest.mark.parametrize(
+    "locale, said",
+    [
+        ("en-US", "There is no run run_nope, or it is somebody else's."),
+        ("zh-CN", "没有运行 run_nope，或它属于他人。"),
+    ],
+)
+def test_a_link_to_a_run_that_is_not_there_and_one_that_was_cut(
+    visit: Visit, serve, locale: str, said: str
+) -> None:
+    page = visit(serve().url, locale=locale).open("#run/run_nope")
+    expect(page.locator("#run")).to_have_text(said)
+    page.goto(page.url.replace("run_nope", "%E0%A4"))
+    expect(page.locator("#run")).to_contain_text("%E0%A4")

@@ -196,10 +196,19 @@ function text(schema, { id, required, start, name }) {
   return { ...simple(input), read: () => (input.value === "" ? undefined : input.value) };
 }
 
+// `said` makes the complaint: the browser's own quotes what was typed
+function parsed(words, said = (why) => say("wrong.json", { why })) {
+  try {
+    return JSON.parse(words);
+  } catch (error) {
+    throw new Wrong(said(error.message));
+  }
+}
+
 // what only a person knows: not shown while it is typed, and never offered again
 function secret(schema, { id, required }) {
   const input = el("input", { type: "password", id, required, autocomplete: "off" });
-  const read = () => (input.value === "" ? undefined : schema.type === "string" ? input.value : JSON.parse(input.value));
+  const read = () => (input.value === "" ? undefined : schema.type === "string" ? input.value : parsed(input.value, () => say("wrong.secret")));
   return { ...simple(input), raw: () => "", read };
 }
 
@@ -238,10 +247,10 @@ function json(isFree, { id, required, start }) {
     read() {
       if (input.value.trim() === "") return undefined;
       try {
-        return JSON.parse(input.value);
-      } catch (error) {
+        return parsed(input.value);
+      } catch (wrong) {
         if (isFree) return input.value;
-        throw new Wrong(say("wrong.json", { why: error.message }));
+        throw wrong;
       }
     },
   };

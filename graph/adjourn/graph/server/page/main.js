@@ -95,8 +95,17 @@ function entry(key, href, isCurrent, title, status, facts) {
 
 // -- the chosen run
 
+// A link may have been cut in the middle of a character.
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 function choose() {
-  const [kind, id, question] = location.hash.slice(1).split("/").map(decodeURIComponent);
+  const [kind, id, question] = location.hash.slice(1).split("/").map(decoded);
   if (page.chosen?.kind !== kind || page.chosen.id !== id) {
     page.chosen?.follower?.close();
     page.chosen = null;
@@ -131,7 +140,7 @@ function openRun(id) {
   drawRun(chosen);
   chosen.follower = new Follower(id, (event) => heard(chosen, event), (yes, problem) => {
     if (page.chosen !== chosen) return;
-    if (problem?.status === 404) fill($("run"), el("p", { className: "hint empty" }, problem.message));
+    if (problem?.status === 404) fill($("run"), el("p", { className: "hint empty" }, say("no_such_run", { id })));
     else if (problem?.status !== 401) connected(yes);
   });
 }
