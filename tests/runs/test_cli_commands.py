@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 import sys
@@ -452,6 +453,19 @@ def test_an_error_as_json_holds_what_is_the_errors_own(adjourn: Adjourn) -> None
 def test_what_the_parser_refuses_names_the_commands_own_help(adjourn: Adjourn) -> None:
     assert "(see adjourn resume --help)" in adjourn("resume").err
     assert "(see adjourn --help)" in adjourn("resum").err
+
+
+def test_the_version_and_the_short_word_for_help(adjourn: Adjourn) -> None:
+    assert re.fullmatch(r"adjourn \d+\.\d+.*\n", adjourn("--version").out)
+    assert adjourn("runs", "-h").out == adjourn("runs", "--help").out
+
+
+def test_a_level_of_the_log_that_is_none_is_refused(
+    adjourn: Adjourn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ADJOURN_LOG", "loud")
+    printed = adjourn("runs")
+    assert (printed.status, "ADJOURN_LOG is one of" in printed.err) == (2, True)
 
 
 def test_a_printed_command_has_a_place_for_the_app_that_show_does_not_know(

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from adjourn.checkpoints.errors import AdjournError
+from adjourn.checkpoints.errors import AdjournError, UsageError
 from adjourn.graph.cli.options import LOG_VARIABLE
 from adjourn.graph.cli.parser import app
 from adjourn.graph.cli.screen import clean, to_line
@@ -29,10 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     _prepare_streams()
-    _prepare_logging()
     if arguments is None and SHORT.intersection(given[:1]) and "--follow" not in given:
         gc.disable()  # it would look at all that is being imported, again and again: a fifth of the time
     try:
+        _prepare_logging()
         status = only(app, (given or [""])[0])(
             args=given or ["--help"], prog_name="adjourn", standalone_mode=False
         )
@@ -72,9 +72,16 @@ def _prepare_streams() -> None:
 
 
 def _prepare_logging() -> None:
-    """`ADJOURN_LOG=debug` shows the log on stderr; otherwise a failed run is told once, on the screen."""
+    """`ADJOURN_LOG=debug` shows the log on stderr; otherwise a failed run is told once, on the screen.
+
+    Raises `UsageError` for a level that is none.
+    """
     level = os.environ.get(LOG_VARIABLE, "").upper()
-    if level in logging.getLevelNamesMapping():
+    if level:
+        known = logging.getLevelNamesMapping()
+        if level not in known:
+            words = ", ".join(one.lower() for one in known if one != "NOTSET")
+            raise UsageError(f"{LOG_VARIABLE} is one of {words}, not {level.lower()!r}")
         logging.basicConfig(level=level)
     elif not logging.getLogger("adjourn").handlers:
         logging.getLogger("adjourn").addHandler(logging.NullHandler())

@@ -13,8 +13,9 @@ app = typer.Typer(
     name="adjourn",
     cls=Commands,
     help="Run tool-calling agents that stop for a person and go on exactly there.\n\n"
-    "Exit status: 0 done, 2 wrong usage, 3 interrupted (waits for a person), 4 failed, "
+    "Exit status: 0 done, 2 wrong usage, 3 interrupted (waits for a person), 4 failed or cancelled by somebody else, "
     "5 busy or already answered, 130 cancelled by Ctrl-C.",
+    context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,
     rich_markup_mode=None,  # help is the same in a terminal, in a pipe and in the documentation
     pretty_exceptions_enable=False,
@@ -23,8 +24,21 @@ app = typer.Typer(
 Many = list[str] | None
 
 
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"adjourn {version('adjourn')}")
+        raise typer.Exit
+
+
 @app.callback()
-def adjourn() -> None:
+def adjourn(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     # a callback makes typer treat even a single command as a sub-command; its help is the app's
     pass
 
