@@ -272,20 +272,19 @@ async def test_writes_whose_caller_is_cancelled_and_whose_put_fails_are_stored_a
         assert scalar(saver, STORED) == 1
 
 
-class Growing(TypedDict, total=False):
-    x: Annotated[list[str] | None, lambda there, new: there.extend(new) or there]
-
-
-def test_what_a_task_wrote_stays_what_it_wrote_when_a_reducer_adds_to_it_in_place(file_url: str) -> None:
+@pytest.mark.usefixtures("patient")
+def test_what_a_task_wrote_stays_what_it_wrote_when_a_reducer_adds_to_it_in_place(
+    shared_saver: SQLAlchemySaver,
+) -> None:
     """The checkpoint comes behind the reducer, and the writes ride on it."""
-    graph = StateGraph(Growing)
-    for name in ("l", "r"):
-        graph.add_node(name, lambda _, name=name: {"x": [name]}).add_edge(START, name)
-    with SQLAlchemySaver(file_url) as saver:
-        app = graph.compile(checkpointer=saver)
-        assert app.invoke({}, config(), durability="sync") == {"x": ["l", "r"]}
-        (before,) = [one for one in app.get_state_history(config()) if one.next == ("l", "r")]
-        assert {task.name: task.result for task in before.tasks} == {"l": {"x": ["l"]}, "r": {"x": ["r"]}}
+    where, value = put(shared_saver, config(), {"x": []}), {"x": ["l"]}
+    thread, raised = in_thread(lambda: shared_saver.put_writes(where, [("x", value)], "task", PATH))
+    wait_for_rider(shared_saver)
+    value["x"].append("r")
+    put(shared_saver, where, {"x": value}, 2)
+    thread.join()
+    found = shared_saver.get_tuple(where)
+    assert (raised, found and found.pending_writes) == ([], [("task", "x", {"x": ["l"]})])
 
 
 @pytest.mark.usefixtures("impatient")
