@@ -334,6 +334,7 @@ def test_cancel_ends_a_waiting_run_once(adjourn: Adjourn) -> None:
     run, question = waiting(adjourn)
     assert adjourn("cancel", run, "--json").json()["status"] == "cancelled"
     assert "ended before" in adjourn("cancel", run).out
+    assert "cancelled (" not in adjourn("runs").out  # which would say it twice
     assert adjourn("resume", run, "--set", f"{question}.environment=prod").status == 5
 
 

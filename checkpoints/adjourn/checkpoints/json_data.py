@@ -17,10 +17,9 @@ _MOST_BITS = 14_000  # of an integer: 4,200 digits; Python writes none of more t
 
 def check_data(data: Any) -> None:
     """Raises `ValueError` for what is no JSON data, and for data that is nested too deeply, or holds itself."""
+    # level by level, each thing once: no depth is too much for that, nor a circle
     level: Iterable[Any] = [data]
-    for _ in range(
-        DEEPEST + 1
-    ):  # level by level, each thing once: no depth is too much for that, nor a circle
+    for _ in range(DEEPEST + 1):
         level = {id(inner): inner for one in level for inner in _inside(one)}.values()
         if not level:
             return

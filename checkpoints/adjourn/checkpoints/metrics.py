@@ -165,11 +165,8 @@ def _runs(connection: Connection, scope: Scope) -> tuple[RunFigures, dict[str, i
     by_reason = select(runs.c.stop_reason, func.count()).where(
         runs.c.stop_reason.is_not(None), *_in_scope(scope)
     )
-    reasons = {
-        reason: int(count)
-        for reason, count in connection.execute(by_reason.group_by(runs.c.stop_reason))
-        if reason is not None
-    }
+    stopped = connection.execute(by_reason.group_by(runs.c.stop_reason))
+    reasons = {str(reason): int(count) for reason, count in stopped}
     for status, count, with_reason, *_ in rows:
         if count > with_reason:
             shown = "ask_user" if status == RunStatus.INTERRUPTED else status

@@ -12,7 +12,7 @@ from adjourn.checkpoints.codec import Codec
 from adjourn.checkpoints.errors import StoredDataError
 from adjourn.checkpoints.message_rows import MessageRow, Mould, mould_of
 from adjourn.checkpoints.placing import hash_of_value
-from adjourn.checkpoints.stored_json import Ranges, expand, is_ranges, parse
+from adjourn.checkpoints.stored_json import Ranges, expand, is_ranges, stored_object
 from adjourn.checkpoints.thread_memory import Reference, ThreadMemory
 
 GAP = 64  # rows between two ranges that are read along, rather than with a query of their own
@@ -151,13 +151,7 @@ class ThreadReader:
 
     def references(self, text: str, key: str) -> dict[str, Reference]:
         """The `channels` column, parsed."""
-        try:
-            references = parse(text)
-        except ValueError as error:
-            raise StoredDataError("checkpoints", key, f"the row does not decode ({error})") from error
-        if type(references) is not dict:
-            raise StoredDataError("checkpoints", key, "channels is no object")
-        return references
+        return stored_object("checkpoints", key, text)
 
     def object(self, text: str, key: str) -> Any:
         """The value of a column of `checkpoints` that holds an object."""

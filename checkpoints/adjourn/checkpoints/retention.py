@@ -13,11 +13,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from adjourn.checkpoints.database import Database, now
-from adjourn.checkpoints.errors import RunBusy, UsageError
+from adjourn.checkpoints.errors import RunBusy, StoredDataError, UsageError
 from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.checkpoints.run_schema import audit, calls, events, flow_steps, interrupts, runs, steps
 from adjourn.checkpoints.schema import checkpoints, namespaces, threads
-from adjourn.checkpoints.stored_json import parse
+from adjourn.checkpoints.stored_json import stored_object
 from adjourn.checkpoints.thread_ops import Rows, batches, delete_threads, hold, shrink
 
 THREADS_AT_ONCE = 20  # in one transaction: a few milliseconds each, while others wait
@@ -62,8 +62,9 @@ def prune(database: Database, policy: Policy, *, dry_run: bool = False) -> Remov
     """Take away old runs, and the threads that hold nothing else.
 
     A thread with a run that works, waits or can be taken up again is left alone, and so is one without runs that
-    waits, at an interrupt or before a node, or that was left in the middle. Runs of specialists go with the run that they worked for. Where newer runs stay, the
-    conversation stays whole as it stands now; its checkpoints from before are gone, with the way back to them.
+    waits, at an interrupt or before a node, or that was left in the middle. Runs of specialists go with the run that they
+    worked for. Where newer runs stay, the conversation stays whole as it stands now; its checkpoints from before are gone,
+    with the way back to them.
 
     `dry_run`: nothing is changed, the result says what would be.
     """
@@ -204,19 +205,18 @@ def _is_old(connection: Connection, thread_id: str, policy: Policy) -> bool:
     tree = threads.outerjoin(namespaces, root).outerjoin(checkpoints, newest)
     used = sa.select(threads.c.updated_at, checkpoints.c.channels).select_from(tree)
     row = connection.execute(used.where(threads.c.thread_id == thread_id)).one_or_none()
-    if row is None or row.updated_at >= policy.before or _is_due(row.channels or "{}"):
+    if row is None or row.updated_at >= policy.before or _is_due(thread_id, row.channels or "{}"):
         return False
     waits = sa.select(_waiting.c.waits).where(_waiting.c.thread_id == thread_id)
     return not connection.execute(waits).scalar()
 
 
-def _is_due(channels: str) -> bool:
+def _is_due(thread_id: str, channels: str) -> bool:
     """Whether a node is to run next: LangGraph tells it by channels that it empties when the node begins."""
     try:
-        names: Any = parse(channels)
-    except ValueError:
+        given = stored_object("checkpoints", thread_id, channels)
+    except StoredDataError:
         return True  # nothing is known of a damaged row, and it is in no other's way
-    given = names if isinstance(names, dict) else {}
     return any(
         name == "__start__"
         or name.startswith("branch:to:")

@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 
+from adjourn.checkpoints.errors import StoredDataError
+
 TAG = "!"
 TAG_MARK = '"!"'  # stands in every text that holds a tagged value
 
@@ -25,6 +27,22 @@ def dump(tree: Json) -> str:
 def parse(text: str) -> Json:
     """The tree of a JSON text. Raises `ValueError` when it is none."""
     return orjson.loads(text)
+
+
+def stored_tree(table: str, key: str, text: str) -> Json:
+    """The tree of a text that stands in a row. Raises `StoredDataError`, which names the row, when it is no JSON."""
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise StoredDataError(table, key, f"the row does not decode ({error})") from error
+
+
+def stored_object(table: str, key: str, text: str) -> dict[str, Json]:
+    """`stored_tree`, where it has to be an object."""
+    tree = stored_tree(table, key, text)
+    if type(tree) is not dict:
+        raise StoredDataError(table, key, "a column holds no object")
+    return tree
 
 
 def tagged(tag: str, content: Json) -> Json:

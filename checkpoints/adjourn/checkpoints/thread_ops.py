@@ -21,7 +21,7 @@ from adjourn.checkpoints.schema import (
     namespaces,
     threads,
 )
-from adjourn.checkpoints.stored_json import TAG, Json, expand, is_ranges, parse
+from adjourn.checkpoints.stored_json import TAG, Json, expand, is_ranges, stored_object, stored_tree
 
 Item = TypeVar("Item")
 
@@ -200,12 +200,14 @@ def _shrink_namespace(connection: Connection, namespace: int, wanted: Callable[[
 def _delta_ancestors(rows: Rows, checkpoint_id: str) -> set[str]:
     """The ancestors back to the nearest stored value of each DeltaChannel of a checkpoint."""
     row = rows[checkpoint_id]
-    counters = _object("checkpoints", checkpoint_id, row.metadata).get("counters_since_delta_snapshot") or {}
-    open_channels = set(counters) - set(_object("checkpoints", checkpoint_id, row.channels))
+    counters = (
+        stored_object("checkpoints", checkpoint_id, row.metadata).get("counters_since_delta_snapshot") or {}
+    )
+    open_channels = set(counters) - set(stored_object("checkpoints", checkpoint_id, row.channels))
     needed: set[str] = set()
     while open_channels and (row := rows.get(row.parent_id)) and row.checkpoint_id not in needed:
         needed.add(row.checkpoint_id)
-        open_channels -= set(_object("checkpoints", row.checkpoint_id, row.channels))
+        open_channels -= set(stored_object("checkpoints", row.checkpoint_id, row.channels))
     return needed
 
 
@@ -223,7 +225,9 @@ def _drop_unused(connection: Connection, thread: int) -> None:
             used_values.add(seq)
             if '"!"' in values.get(seq, ""):
                 _collect(
-                    _tree("channel_values", f"thread {thread} seq {seq}", values[seq]), used_messages, waiting
+                    stored_tree("channel_values", f"thread {thread} seq {seq}", values[seq]),
+                    used_messages,
+                    waiting,
                 )
     known = connection.execute(sa.select(messages.c.seq).where(messages.c.thread == thread)).scalars()
     _delete_rows(connection, messages, thread, (seq for seq in known.all() if seq not in used_messages))
@@ -244,13 +248,13 @@ def _roots(connection: Connection, thread: int) -> Iterator[Json]:
         for key, channels, metadata, rest in connection.execute(
             query.where(checkpoints.c.namespace == namespace)
         ):
-            for reference in _object("checkpoints", key, channels).values():
+            for reference in stored_object("checkpoints", key, channels).values():
                 yield _as_tagged(reference)
-            yield _tree("checkpoints", key, metadata)
-            yield _tree("checkpoints", key, rest) if rest else None
+            yield stored_tree("checkpoints", key, metadata)
+            yield stored_tree("checkpoints", key, rest) if rest else None
         writes = sa.select(checkpoint_writes.c.task_id, checkpoint_writes.c.value)
         for key, text in connection.execute(writes.where(checkpoint_writes.c.namespace == namespace)):
-            yield _tree("checkpoint_writes", key, text)
+            yield stored_tree("checkpoint_writes", key, text)
 
 
 def _as_tagged(reference: Json) -> Json:
@@ -279,20 +283,6 @@ def _collect(tree: Json, used_messages: set[int], used_values: list[int]) -> Non
                 raise StoredDataError("checkpoints", tag, "what it refers to is no number")
             case _:
                 _collect(list(tree.values()), used_messages, used_values)
-
-
-def _tree(table: str, key: str, text: str) -> Any:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise StoredDataError(table, key, f"the row does not decode ({error})") from error
-
-
-def _object(table: str, key: str, text: str) -> dict[str, Any]:
-    tree = _tree(table, key, text)
-    if type(tree) is not dict:
-        raise StoredDataError(table, key, "a column holds no object")
-    return tree
 
 
 def _delete_rows(connection: Connection, table: sa.Table, thread: int, seqs: Iterable[int]) -> None:

@@ -41,8 +41,9 @@ class Answering(Owning):
         `reject(...)` for `confirm_risky`. All are checked before any is stored: `InvalidAnswer` names each
         wrong field and changes nothing. Raises `AlreadyAnswered` or `RunBusy` when somebody was first, `Expired`
         when nobody was in time, `NotAllowed` when this person may not (which is written to the audit),
-        `NotResumable` for a run that has ended, `UsageError` for answers that are no mapping and a `by` that is no name, `RunNotFound`, `InterruptNotFound`, `WrongGraph`, also where a run below it
-        has a graph that this app has not, and `KeyLost` for it and for those below.
+        `NotResumable` for a run that has ended, `UsageError` for answers that are no mapping and a `by` that is no
+        name, `RunNotFound`, `InterruptNotFound`, `WrongGraph`, also where a run below it has a graph that this app
+        has not, and `KeyLost` for it and for those below.
         """
         if answers is not None and not isinstance(answers, Mapping):
             raise UsageError(

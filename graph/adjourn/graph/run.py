@@ -93,8 +93,12 @@ class Run:
     @property
     def shown_status(self) -> str:
         """The status, with the reason where that says more: `finished (answered)`, `cancelled`."""
-        reason = self.shown_reason
-        return f"{self.status} ({reason})" if reason not in ("", self.status) else str(self.status)
+        return self.status_noting()
+
+    def status_noting(self, *notes: str) -> str:
+        """The same, with further notes behind the reason."""
+        told = [one for one in (self.shown_reason, *notes) if one not in ("", self.status)]
+        return f"{self.status} ({', '.join(told)})" if told else str(self.status)
 
     def to_dict(self) -> dict[str, Any]:
         """The run as JSON data."""

@@ -37,9 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             args=given or ["--help"], prog_name="adjourn", standalone_mode=False
         )
     except AdjournError as error:
-        own = {
-            name: value for name, value in vars(error).items() if not name.startswith("_")
-        }  # typer adds its
+        # without what typer has put there
+        own = {name: value for name, value in vars(error).items() if not name.startswith("_")}
         facts = {"error": type(error).__name__, **own}
         return _complain(str(error), given, error.exit_status, facts)
     except (KeyboardInterrupt, typer.Abort):

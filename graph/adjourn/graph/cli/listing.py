@@ -67,13 +67,13 @@ def _read(
 
 
 def _cells(screen: Screen, row: RunRow, expires_at: str | None) -> Sequence[str]:
-    reason = Run(row).shown_reason
+    notes = []
     if expires_at is not None:
         left = span((datetime.fromisoformat(expires_at) - datetime.now(UTC)).total_seconds())
-        reason += ", " + screen.say("expires_in", left=left or "0s")
+        notes.append(screen.say("expires_in", left=left or "0s"))
     if row.status == RunStatus.RUNNING and row.lease_owner is None:
-        reason = screen.say("queued")
-    status = f"{row.status} ({reason})" if reason else row.status
+        notes.append(screen.say("queued"))
+    status = Run(row).status_noting(*notes)
     age = age_of(row.created_at, datetime.now(UTC))
     said = short(row.input, INPUT_CHARACTERS)
     return (row.id, status, str(row.steps), row.started_by or "-", age, row.thread_id, said)

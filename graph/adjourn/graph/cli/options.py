@@ -44,4 +44,17 @@ Lang = Annotated[
         "--lang", envvar=LANG_VARIABLE, metavar="en|zh", help="Language of texts. Without: the locale's."
     ),
 ]
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"adjourn {version('adjourn')}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version.")
+]
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or the unique beginning of one.")]

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from adjourn.checkpoints.lifecycle import HIGHEST_PRIORITY, RunStatus
-from adjourn.graph.cli.options import DEFAULT_STORE, App, By, Json, Lang, RunId, Store
+from adjourn.graph.cli.options import DEFAULT_STORE, App, By, Json, Lang, RunId, Store, Version
 from adjourn.graph.cli.settings import settings_of
 from adjourn.graph.cli.taking import Commands
 
@@ -24,21 +24,8 @@ app = typer.Typer(
 Many = list[str] | None
 
 
-def _say_version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"adjourn {version('adjourn')}")
-        raise typer.Exit
-
-
 @app.callback()
-def adjourn(
-    *,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
+def adjourn(*, version: Version = False) -> None:
     # a callback makes typer treat even a single command as a sub-command; its help is the app's
     pass
 
