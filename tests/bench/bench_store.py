@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the servers of the sto
 from crowds import at_once, short_threads
 from readme_table import write_tables
 from store.engines import Engines, engines
-from supersteps import SIZES, exponent, measure, postgres_sides, sqlite_sides
+from supersteps import SIZES, Floors, Sides, exponent, measure, postgres_sides, sqlite_floors, sqlite_sides
 from waiting import measure as measure_waiting
 
 WAITING = 10_000  # interrupted runs in one file
@@ -42,8 +42,12 @@ PACKAGES = (
     "psycopg",
 )
 
-HEAD = f"{'':23} |{'sync, ms':^24} |{'async, ms':^24} |{'bytes':^24} |{'get_state, ms':^24} |{'memory':>7}"
-TITLES = f"{'':23} |" + " |".join([f"{'theirs':>9}{'ours':>8}{'ratio':>7}"] * 4) + " |"
+HEAD = f"{'':23} |{'sync, ms':^24} |{'async, ms':^24} |{'bytes':^24} |{'get_state, ms':^24} |{'memory':>7} |{'floors':^17}"
+TITLES = (
+    f"{'':23} |"
+    + " |".join([f"{'theirs':>9}{'ours':>8}{'ratio':>7}"] * 4)
+    + f" |{'':7} |{'nothing':>9}{'barest':>8}"
+)
 
 
 def circumstances() -> dict[str, Any]:
@@ -61,14 +65,17 @@ def circumstances() -> dict[str, Any]:
 def bench_supersteps(quick: bool, rounds: int | None, servers: Engines) -> dict[str, Any]:
     """Print the table of supersteps, and give its figures. `rounds` None: as many as each row needs."""
     print(f"{HEAD}\n{TITLES}")
-    kinds = {"NORMAL": sqlite_sides("NORMAL")}
+    kinds: dict[str, tuple[Sides, Floors | None]] = {
+        "NORMAL": (sqlite_sides("NORMAL"), sqlite_floors("NORMAL"))
+    }
     if not quick:
-        kinds |= {"FULL": sqlite_sides("FULL"), "PostgreSQL": postgres_sides(servers)}
+        kinds["FULL"] = sqlite_sides("FULL"), sqlite_floors("FULL")
+        kinds["PostgreSQL"] = postgres_sides(servers), None
     shown: dict[str, Any] = {"supersteps": [], "growth": {}}
-    for setting, sides in kinds.items():
+    for setting, (sides, floors) in kinds.items():
         found = []
         for steps, size in SIZES:
-            found.append(measure(setting, sides, steps, size, rounds or ROUNDS[steps, size]))
+            found.append(measure(setting, sides, steps, size, rounds or ROUNDS[steps, size], floors))
             print(found[-1].line(), flush=True)
         grows = {
             "theirs": exponent(found, lambda one: one.their_bytes),

@@ -3,7 +3,8 @@
     python tests/bench/bench_turns.py [--rounds 3] [--docs]
 
 One read per turn, `sync` durability, both in this process and in turns; medians of rounds, and their ratio (below 1
-Adjourn is faster). Each side has had a run of two turns on another thread before: connections are open. `as shipped`: SqliteSaver leaves SQLite at synchronous=FULL, Adjourn is at NORMAL and syncs
+Adjourn is faster). The floor is the ratio of create_agent without any store. Each side has had a run of two turns on another
+thread before: connections are open. `as shipped`: SqliteSaver leaves SQLite at synchronous=FULL, Adjourn is at NORMAL and syncs
 where a write must be on the disk; `FULL`: both at FULL. `--docs` writes the table into docs/compared.md.
 """
 
@@ -79,16 +80,27 @@ async def peer(turns: int, size: int, folder: Path, full: bool, clock: Clock) ->
     del full  # it is always at FULL
     async with AsyncSqliteSaver.from_conn_string(str(folder / "state.db")) as saver:
         await saver.setup()
-        agent = create_agent(model(turns), [look_of(size)], checkpointer=saver)
+        await _agent_runs(turns, size, clock, checkpointer=saver)
 
-        async def go(thread: str) -> None:
-            config: Any = {"configurable": {"thread_id": thread}, "recursion_limit": 10_000}
-            await agent.ainvoke({"messages": [{"role": "user", "content": "go"}]}, config, durability="sync")
 
-        await go("first")
-        clock.start()
-        await go("t")
-        clock.stop()
+async def alone(turns: int, size: int, folder: Path, full: bool, clock: Clock) -> None:
+    """create_agent's run without any store: what LangGraph and LangChain take by themselves."""
+    del folder, full
+    await _agent_runs(turns, size, clock)
+
+
+async def _agent_runs(turns: int, size: int, clock: Clock, **stored: Any) -> None:
+    agent = create_agent(model(turns), [look_of(size)], **stored)
+    durable: Any = {"durability": "sync"} if stored else {}
+
+    async def go(thread: str) -> None:
+        config: Any = {"configurable": {"thread_id": thread}, "recursion_limit": 10_000}
+        await agent.ainvoke({"messages": [{"role": "user", "content": "go"}]}, config, **durable)
+
+    await go("first")
+    clock.start()
+    await go("t")
+    clock.stop()
 
 
 async def ours(turns: int, size: int, folder: Path, full: bool, clock: Clock) -> None:
@@ -125,23 +137,28 @@ def median(rounds: list[Took]) -> Took:
 async def table(rounds: int) -> list[str]:
     """The table's lines."""
     lines = [
-        "| | turns × result | ms per turn: create_agent, Adjourn | ratio (aim) | CPU ms per turn | CPU ratio | KB per turn | ratio |",
-        "|---|---|---|---|---|---|---|---|",
+        "| | turns × result | ms per turn: create_agent, Adjourn | ratio (aim) | floor "
+        "| CPU ms per turn | CPU ratio | floor | KB per turn | ratio |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for setting, full in (("as shipped", False), ("FULL", True)):
         for turns, size in CASES:
-            pairs = [
-                (await timed(peer, turns, size, full), await timed(ours, turns, size, full))
-                for _ in range(rounds)
+            found = [
+                [await timed(side, turns, size, full) for side in (peer, ours, alone)] for _ in range(rounds)
             ]
-            theirs, mine = median([one for one, _ in pairs]), median([one for _, one in pairs])
-            ratio = statistics.median(b.wall_ms / a.wall_ms for a, b in pairs)
-            cpu = statistics.median(b.cpu_ms / a.cpu_ms for a, b in pairs)
+            theirs, mine, _ = (median(list(series)) for series in zip(*found, strict=True))
+            wall, floor = (
+                statistics.median(row[n].wall_ms / row[0].wall_ms for row in found) for n in (1, 2)
+            )
+            cpu, cpu_floor = (
+                statistics.median(row[n].cpu_ms / row[0].cpu_ms for row in found) for n in (1, 2)
+            )
             aim = AIMS.get((setting, turns, size))
             aimed = f" ({aim:g})" if aim else ""
             lines.append(
-                f"| {setting} | {turns} × {size:,} | {theirs.wall_ms:.1f}, {mine.wall_ms:.1f} | {ratio:.2f}{aimed} "
-                f"| {theirs.cpu_ms:.1f}, {mine.cpu_ms:.1f} | {cpu:.2f} | {theirs.kb:.1f}, {mine.kb:.1f} | {mine.kb / theirs.kb:.3f} |"
+                f"| {setting} | {turns} × {size:,} | {theirs.wall_ms:.1f}, {mine.wall_ms:.1f} | {wall:.2f}{aimed} "
+                f"| {floor:.2f} | {theirs.cpu_ms:.1f}, {mine.cpu_ms:.1f} | {cpu:.2f} | {cpu_floor:.2f} "
+                f"| {theirs.kb:.1f}, {mine.kb:.1f} | {mine.kb / theirs.kb:.3f} |"
             )
             print(lines[-1], flush=True)
     return lines

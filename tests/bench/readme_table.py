@@ -28,12 +28,14 @@ NAMES = {"NORMAL": "SQLite, NORMAL", "FULL": "SQLite, FULL", "PostgreSQL": "Post
 
 TEXTS: Mapping[str, Mapping[str, str]] = {
     "README.md": {
-        "head": "| | supersteps × message | ms per superstep: official, Adjourn | ratio (aim) | async ratio | "
+        "head": "| | supersteps × message | ms per superstep: official, Adjourn | ratio (aim) | floors | async ratio | "
         "KB per superstep: official, Adjourn | `get_state`, ms: official, Adjourn |",
         "made": "Measured {date} on {system}, Python {python}, SQLite {sqlite}, {packages} (load {load} before, "
         "{load_behind} behind). A superstep appends one message; both sides run the same graph in `sync` durability with "
         "the same `synchronous`, in turns; ratios are medians of rounds, below 1 Adjourn is faster. "
         "Made by `.venv/bin/python tests/bench/bench_store.py --readme`.",
+        "floors": "The floors are the ratios of a saver that keeps nothing, which is LangGraph's own time, and of the barest one: the "
+        "same inserts in one transaction a superstep, and none of the checks ([`barest.py`](tests/bench/barest.py)).",
         "missed": "Missed: {rows}.",
         "met": "Every aim is met.",
         "growth": "The file grows with an exponent of {ours:.2f} in the number of supersteps (official {theirs:.2f}: 2 is "
@@ -44,11 +46,13 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "of one graph in {graph:.0f} ms, one run in {run:.1f} ms.",
     },
     "README.zh.md": {
-        "head": "| | 超步数 × 消息大小 | 每超步毫秒：官方、Adjourn | 比值（目标） | 异步比值 | 每超步 KB：官方、Adjourn | "
+        "head": "| | 超步数 × 消息大小 | 每超步毫秒：官方、Adjourn | 比值（目标） | 下限 | 异步比值 | 每超步 KB：官方、Adjourn | "
         "`get_state` 毫秒：官方、Adjourn |",
         "made": "测于 {date}，{system}，Python {python}，SQLite {sqlite}，{packages}（负载：之前 {load}，之后 {load_behind}）。"
         "每个超步追加一条消息；双方以 `sync` 持久性、相同的 `synchronous` 轮流运行同一个图；比值是各轮的中位数，小于 1 表示 Adjourn 更快。"
         "由 `.venv/bin/python tests/bench/bench_store.py --readme` 生成。",
+        "floors": "“下限”是两个对照的比值：什么都不存的 saver（即 LangGraph 自身的用时），以及最简的 saver："
+        "同样的插入，每个超步一个事务，不做任何检查（[`barest.py`](tests/bench/barest.py)）。",
         "missed": "未达到目标：{rows}。",
         "met": "目标全部达到。",
         "growth": "文件随超步数增长的指数为 {ours:.2f}（官方 {theirs:.2f}；2 表示按平方增长）。",
@@ -64,13 +68,14 @@ def table(shown: Mapping[str, Any], words: Mapping[str, str]) -> str:
     rows = [_row(one) for one in shown["supersteps"]]
     missed = [_label(one) for one in shown["supersteps"] if one["ratio"] > TARGETS[_key(one)]]
     told = [
+        words["floors"],
         words["missed"].format(rows="; ".join(missed)) if missed else words["met"],
         words["growth"].format(**shown["growth"]["NORMAL"]),
         _crowds(shown["crowds"], words),
         _waiting(shown["waiting"], words),
         _circumstances(shown["circumstances"], words),
     ]
-    return "\n".join([words["head"], "|---|---|---|---|---|---|---|", *rows, "", *told])
+    return "\n".join([words["head"], "|---|---|---|---|---|---|---|---|", *rows, "", *told])
 
 
 def _key(one: Mapping[str, Any]) -> tuple[str, int, int]:
@@ -89,6 +94,7 @@ def _row(one: Mapping[str, Any]) -> str:
         size,
         f"{one['theirs']:.2f}, {one['ours']:.2f}",
         f"{one['ratio']:.2f} ({TARGETS[_key(one)]})",
+        f"{one['ratio_nothing']:.2f}, {one['ratio_barest']:.2f}" if one["ratio_barest"] else "",
         f"{one['ratio_async']:.2f}",
         f"{one['their_bytes'] / 1000:.1f}, {one['our_bytes'] / 1000:.1f}",
         f"{one['their_state']:.2f}, {one['our_state']:.2f}",

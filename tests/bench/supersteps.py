@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from barest import barest, nothing
 from sides import FIRST, Side, chat, in_memory, our_postgres, our_sqlite, their_postgres, their_sqlite
 from store.engines import Engines
 
@@ -18,14 +19,16 @@ SIZES = [(50, 300), (200, 300), (200, 5_000)]  # supersteps, bytes of each messa
 GET_STATES = 5  # calls of get_state, of which the median counts
 
 Sides = Callable[[Path], tuple[Side, Side]]
+Floors = Callable[[Path], tuple[Side, Side]]
+"""A saver that keeps nothing, and the barest one: see `barest`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """Milliseconds per superstep, bytes per superstep, and milliseconds of a `get_state` at the end.
 
-    `memory` is InMemorySaver's superstep: what there is to gain at all. `ratio` and its like are medians of the
-    rounds' ratios, in which both sides had the same neighbours.
+    `memory` is InMemorySaver's superstep. `ratio` and its like are medians of the rounds' ratios to the official saver,
+    in which all had the same neighbours; `ratio_nothing` and `ratio_barest` are of the `Floors`, 0 where there are none.
     """
 
     setting: str
@@ -43,6 +46,8 @@ class Measured:
     ratio: float
     ratio_async: float
     ratio_state: float
+    ratio_nothing: float
+    ratio_barest: float
 
     def line(self) -> str:
         """A line of the table."""
@@ -53,7 +58,8 @@ class Measured:
             (self.their_state, self.our_state, self.ratio_state),
         )
         shown = " |".join(f"{theirs:9.2f}{ours:8.2f}{ratio:7.3f}" for theirs, ours, ratio in parts)
-        return f"{self.setting:10} {self.steps:4} x {self.size:4} B |{shown} |{self.memory:7.2f}"
+        floors = f"{self.ratio_nothing:9.3f}{self.ratio_barest:8.3f}" if self.ratio_barest else ""
+        return f"{self.setting:10} {self.steps:4} x {self.size:4} B |{shown} |{self.memory:7.2f} |{floors}"
 
 
 def settings(steps: int) -> Any:
@@ -61,15 +67,16 @@ def settings(steps: int) -> Any:
     return {"configurable": {"thread_id": "t"}, "recursion_limit": steps + 10}
 
 
-def run_sync(side: Side, steps: int, size: int) -> tuple[float, float]:
-    """Seconds of one run through the sync methods, and of a `get_state` behind it."""
+def run_sync(side: Side, steps: int, size: int, *, reads: int = GET_STATES) -> tuple[float, float]:
+    """Seconds of one run through the sync methods, and of a `get_state` behind it: the median of so many."""
     with side.opened() as saver:
         graph = chat(steps, size).compile(checkpointer=saver)
         gc.collect()  # what the other side left is not this one's to clear away
         start = time.perf_counter()
         graph.invoke(FIRST, settings(steps), durability="sync")
         took = time.perf_counter() - start
-        return took, statistics.median(_state_s(graph, steps) for _ in range(GET_STATES))
+        states = [_state_s(graph, steps) for _ in range(reads)]
+        return took, statistics.median(states) if states else 0.0
 
 
 def _state_s(graph: Any, steps: int) -> float:
@@ -95,14 +102,18 @@ def empty_bytes(side: Side) -> int:
     return side.size()
 
 
-def measure(setting: str, sides: Sides, steps: int, size: int, rounds: int) -> Measured:
+def measure(
+    setting: str, sides: Sides, steps: int, size: int, rounds: int, floors: Floors | None = None
+) -> Measured:
     """The medians over the rounds; the sides take turns, so that a noisy moment meets both."""
     rows: list[list[float]] = []
     for number in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
-            rows.append(_round(sides, Path(folder), steps, size, ours_first=bool(number % 2)))
+            rows.append(_round(sides, floors, Path(folder), steps, size, ours_first=bool(number % 2)))
     medians = [statistics.median(series) for series in zip(*rows, strict=True)]
-    theirs, ours, their_state, our_state, theirs_async, ours_async, their_bytes, our_bytes, memory = medians
+    theirs, ours, their_state, our_state, theirs_async, ours_async, their_bytes, our_bytes, memory = medians[
+        :9
+    ]
     per_step = 1000 / steps
     return Measured(
         setting,
@@ -120,11 +131,15 @@ def measure(setting: str, sides: Sides, steps: int, size: int, rounds: int) -> M
         ratio=statistics.median(row[1] / row[0] for row in rows),
         ratio_async=statistics.median(row[5] / row[4] for row in rows),
         ratio_state=statistics.median(row[3] / row[2] for row in rows),
+        ratio_nothing=statistics.median(row[9] / row[0] for row in rows),
+        ratio_barest=statistics.median(row[10] / row[0] for row in rows),
     )
 
 
-def _round(sides: Sides, folder: Path, steps: int, size: int, *, ours_first: bool) -> list[float]:
-    """Every figure of a round: theirs, ours, their and our get_state, both async, both sizes, InMemorySaver."""
+def _round(
+    sides: Sides, floors: Floors | None, folder: Path, steps: int, size: int, *, ours_first: bool
+) -> list[float]:
+    """Every figure of a round: theirs, ours, their and our get_state, both async, both sizes, InMemorySaver, the floors."""
     order = (1, 0) if ours_first else (0, 1)
     pair = sides(folder)
     empty = [empty_bytes(side) for side in pair]
@@ -134,9 +149,12 @@ def _round(sides: Sides, folder: Path, steps: int, size: int, *, ours_first: boo
     for side in others:
         empty_bytes(side)  # tables are made before the clock runs
     took_async = {place: asyncio.run(run_async(others[place], steps, size)) for place in order}
-    memory, _ = run_sync(in_memory(), steps, size)
+    below = [
+        run_sync(one, steps, size, reads=0)[0] for one in (in_memory(), *(floors(folder) if floors else ()))
+    ]
     (theirs, their_state), (ours, our_state) = took[0], took[1]
-    return [theirs, ours, their_state, our_state, took_async[0], took_async[1], *grown, memory]
+    figures = [theirs, ours, their_state, our_state, took_async[0], took_async[1], *grown, *below]
+    return figures if floors else [*figures, 0.0, 0.0]
 
 
 def sqlite_sides(synchronous: str) -> Sides:
@@ -149,6 +167,16 @@ def sqlite_sides(synchronous: str) -> Sides:
         return their_sqlite(theirs, synchronous), our_sqlite(ours, synchronous)
 
     return sides
+
+
+def sqlite_floors(synchronous: str) -> Floors:
+    """A new SQLite file at each call, for the barest saver."""
+    made = iter(range(10**6))
+
+    def floors(folder: Path) -> tuple[Side, Side]:
+        return nothing(), barest(folder / f"barest{next(made)}.db", synchronous)
+
+    return floors
 
 
 def postgres_sides(servers: Engines) -> Sides:
