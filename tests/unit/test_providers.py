@@ -209,6 +209,27 @@ def sent(*calls: AssembledCall) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.parametrize("whole", [False, True])
+async def test_a_model_that_streams_in_its_own_way_is_given_the_list_of_messages(whole: bool) -> None:
+    given: list[Any] = []
+
+    class InItsOwnWay(GenericFakeChatModel):
+        async def astream(self, input: Any, *args: Any, **named: Any) -> Any:
+            given.append(input)
+            yield AIMessageChunk(content=input[-1].text)
+
+    class AsLangChain(GenericFakeChatModel):
+        def _generate(self, messages: list[BaseMessage], *args: Any, **named: Any) -> Any:
+            given.append(messages)
+            return super()._generate(messages, *args, **named)
+
+    messages = [SystemMessage("s"), HumanMessage("hi")]
+    model = AsLangChain(messages=iter(["hi"])) if whole else InItsOwnWay(messages=iter([]))
+    chunks = [one async for one in BoundModel.of(model, []).stream(messages, tools_off=False)]
+    assert given == [messages]
+    assert "".join(one.text for one in chunks) == "hi"
+
+
 def test_c7_the_stored_message_holds_each_call_twice() -> None:
     message = assistant_message(TURN, "msg_1")
     assert (message.id, message.content) == ("msg_1", "text")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableBinding
 
 from adjourn.nodes.connections import on_this_loop
@@ -52,18 +53,27 @@ class BoundModel:
         bound = self.quiet if tools_off else self.runnable
         inner = unbound(bound)
         own = on_this_loop(inner)
+        given = _as_prompt(messages) if type(own).astream is _ASTREAM else messages
         if (
             type(bound) is RunnableBinding
             and bound.bound is inner
             and not (bound.config or bound.config_factories)
         ):
             # what it does, but for merging the ambient config into one that says nothing: a tenth of a small call
-            return own.astream(messages, **bound.kwargs)
+            return own.astream(given, **bound.kwargs)
         if own is inner:
-            return bound.astream(messages)
+            return bound.astream(given)
         if isinstance(bound, RunnableBinding):
-            return bound.model_copy(update={"bound": own}).astream(messages)
-        return own.astream(messages)
+            return bound.model_copy(update={"bound": own}).astream(given)
+        return own.astream(given)
+
+
+_ASTREAM = BaseChatModel.astream
+
+
+def _as_prompt(messages: list[Any]) -> ChatPromptValue:
+    """What `BaseChatModel.astream` makes of a list, but for looking whether each member is a message: they all are."""
+    return ChatPromptValue.model_construct(messages=messages)
 
 
 def model_name(model: BaseChatModel) -> str:

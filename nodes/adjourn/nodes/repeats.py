@@ -41,7 +41,10 @@ def earlier_result(counters: Counters, of: str) -> str | None:
 
 def _same(counters: Counters, of: str) -> list[str]:
     """The same calls since the last write, oldest first."""
-    return [one for one in counters["log"][counters["since"] :] if one.startswith(of)]
+    logged = counters["log"][counters["since"] :]
+    if of not in "".join(logged):  # as most calls
+        return []
+    return [one for one in logged if one.startswith(of)]
 
 
 def trail(counters: Counters) -> list[str]:

@@ -46,10 +46,9 @@ def put_behind(left: Any, right: Any) -> Any:
 def _are_others(messages: Any, ids: set[str | None]) -> bool:
     """Whether these are messages with ids, all of them others."""
     try:
-        known = set(map(_id_of, messages))
+        return (ids | {None}).isdisjoint(map(_id_of, messages))
     except (AttributeError, TypeError):  # `Overwrite` takes what it is given
         return False
-    return None not in known and ids.isdisjoint(known)
 
 
 _id_of = operator.attrgetter("id")
