@@ -27,6 +27,7 @@ from adjourn.nodes.listening import listening
 from adjourn.nodes.providers import PROVIDERS, UNKNOWN, Provider, provider_of
 from adjourn.nodes.scripted import ScriptedModel
 from adjourn.nodes.stored_form import assistant_message, sent_calls
+from adjourn.nodes.tool import tool
 from adjourn.nodes.wire_in import read
 from adjourn.nodes.wire_memory import Made, Memory
 from adjourn.nodes.wire_out import STAND_IN_NAME, Requested, request_messages
@@ -227,6 +228,24 @@ async def test_a_model_that_streams_in_its_own_way_is_given_the_list_of_messages
     model = AsLangChain(messages=iter(["hi"])) if whole else InItsOwnWay(messages=iter([]))
     chunks = [one async for one in BoundModel.of(model, []).stream(messages, tools_off=False)]
     assert given == [messages]
+    assert "".join(one.text for one in chunks) == "hi"
+
+
+async def test_a_models_tools_cost_no_merging_of_configs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What LangChain binds tools with may change its class; the way around it is then still taken."""
+
+    @tool(effect="read")
+    def look(query: str) -> str:
+        """Look."""
+        return query
+
+    def merged(*_: Any) -> Any:
+        raise AssertionError("the binding's config was merged with the ambient one")
+
+    monkeypatch.setattr(RunnableBinding, "_merge_configs", merged)
+    bound = BoundModel.of(ScriptedModel(turns=["hi"]), [look])
+    assert "tools" in bound.runnable.kwargs  # type: ignore[attr-defined]
+    chunks = [one async for one in bound.stream([HumanMessage("hi")], tools_off=False)]
     assert "".join(one.text for one in chunks) == "hi"
 
 

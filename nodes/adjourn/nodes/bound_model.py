@@ -55,7 +55,8 @@ class BoundModel:
         own = on_this_loop(inner)
         given = _as_prompt(messages) if type(own).astream is _ASTREAM else messages
         if (
-            type(bound) is RunnableBinding
+            isinstance(bound, RunnableBinding)
+            and type(bound).astream is _PASSED_ON
             and bound.bound is inner
             and not (bound.config or bound.config_factories)
         ):
@@ -69,6 +70,7 @@ class BoundModel:
 
 
 _ASTREAM = BaseChatModel.astream
+_PASSED_ON = RunnableBinding.astream
 
 
 def _as_prompt(messages: list[Any]) -> ChatPromptValue:
