@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from adjourn.checkpoints import leases
 from adjourn.checkpoints.lifecycle import RunEvent
-from adjourn.checkpoints.standing import read_standing
+from adjourn.checkpoints.standing import read_standing, read_totals
 from adjourn.graph import Runner, build_react
 from adjourn.graph.cli.doctor import doctor, examined
 from adjourn.graph.cli.settings import Settings
@@ -50,7 +50,7 @@ class Store:
         )
 
     def standing(self) -> dict[str, Any]:
-        return asdict(self.here.database.read(read_standing))
+        return self.here.database.read(lambda c: asdict(read_standing(c)) | asdict(read_totals(c)))
 
     def findings(self) -> dict[str, tuple[float, bool]]:
         return {one.key: (one.count, one.wrong) for one in examined(self.here.database)}
@@ -158,7 +158,7 @@ def test_the_doctor_says_all_of_it(store: Store, capsys: pytest.CaptureFixture[s
 def test_what_prometheus_is_told(store: Store) -> None:
     store.desk.start_sync("go")
     store.here.start_sync("go")
-    text = as_text(store.here.database.read(read_standing))
+    text = store.here.database.read(as_text)
     lines = text.splitlines()
     for expected in (
         'adjourn_runs{status="running"} 1',

@@ -23,8 +23,6 @@ class Standing:
       for somebody to drive them, the longest for `queued_s` seconds (0: none waits), and `dead` lost their owner.
       `dying`: those that have lost one before.
     - `questions`: how many are open; `overdue` ones among them have passed their time, and nobody has looked.
-    - `calls`: how many of each outcome, specialists' included.
-    - `steps`, `input_tokens`, `output_tokens`, `cost`: sums over all runs that are kept, specialists' included.
     """
 
     runs: dict[str, int]
@@ -35,6 +33,12 @@ class Standing:
     dying: int
     questions: int
     overdue: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What all runs that are kept did, specialists' included: calls by outcome, and sums of what was spent."""
+
     calls: dict[str, int]
     steps: int
     input_tokens: int
@@ -43,7 +47,7 @@ class Standing:
 
 
 def read_standing(connection: Connection, graph: str | None = None) -> Standing:
-    """How the store stands; `graph`: only its runs. Questions and calls are always those of the whole store."""
+    """How the store stands; `graph`: only its runs. Questions are always those of the whole store."""
     at = now()
     mine = [] if graph is None else [runs.c.graph == graph]
     top = [*mine, runs.c.parent_run_id.is_(None)]
@@ -65,12 +69,6 @@ def read_standing(connection: Connection, graph: str | None = None) -> Standing:
         connection.execute(select(func.count()).select_from(interrupts).where(opened, *more)).scalar_one()
         for more in ((), (interrupts.c.expires_at <= at,))
     )
-    outcomes = connection.execute(select(calls.c.outcome, func.count()).group_by(calls.c.outcome)).all()
-    spent = [
-        func.coalesce(func.sum(one), 0).label(one.name)
-        for one in (runs.c.steps, runs.c.input_tokens, runs.c.output_tokens, runs.c.cost)
-    ]
-    sums = connection.execute(select(*spent).where(*mine)).mappings().one()
     return Standing(
         runs={one.value: 0 for one in RunStatus} | _by_word(statuses),
         working=count(runs.c.lease_until >= at),
@@ -80,6 +78,19 @@ def read_standing(connection: Connection, graph: str | None = None) -> Standing:
         dying=count(runs.c.deaths > 0),
         questions=questions,
         overdue=overdue,
+    )
+
+
+def read_totals(connection: Connection, graph: str | None = None) -> Totals:
+    """What the store's runs did; `graph`: only its runs. Calls are always those of the whole store."""
+    outcomes = connection.execute(select(calls.c.outcome, func.count()).group_by(calls.c.outcome)).all()
+    spent = [
+        func.coalesce(func.sum(one), 0).label(one.name)
+        for one in (runs.c.steps, runs.c.input_tokens, runs.c.output_tokens, runs.c.cost)
+    ]
+    mine = [] if graph is None else [runs.c.graph == graph]
+    sums = connection.execute(select(*spent).where(*mine)).mappings().one()
+    return Totals(
         calls={one.value: 0 for one in CallState} | _by_word(outcomes),
         steps=int(sums["steps"]),
         input_tokens=int(sums["input_tokens"]),

@@ -1,12 +1,14 @@
 """`/metrics`: how the store stands, in the text format that Prometheus reads."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from functools import partial
 
+from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
 
-from adjourn.checkpoints.standing import Standing, read_standing
+from adjourn.checkpoints.standing import read_standing, read_totals
 from adjourn.graph.server.desk import desk_of
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -29,21 +31,23 @@ _NAMES = {"queued_s": "queued_seconds"}  # Prometheus writes units out
 async def metrics(request: Request) -> Response:
     """How the store stands, for Prometheus: the same from each server of a store, and needed from one."""
     desk = desk_of(request)
-    standing = await desk.runner.database.aread(partial(read_standing, graph=desk.runner.name))
-    return Response(as_text(standing), media_type=MEDIA_TYPE)
+    text = await desk.runner.database.aread(partial(as_text, graph=desk.runner.name))
+    return Response(text, media_type=MEDIA_TYPE)
 
 
-def as_text(standing: Standing) -> str:
-    """The figures in Prometheus's text format, version 0.0.4."""
-    return "".join(f"{line}\n" for line in _lines(standing))
+def as_text(connection: Connection, graph: str | None = None) -> str:
+    """The figures of a store, or of one graph in it, in Prometheus's text format, version 0.0.4."""
+    return "".join(f"{line}\n" for line in _lines(connection, graph))
 
 
-def _lines(standing: Standing) -> Iterator[str]:
+def _lines(connection: Connection, graph: str | None) -> Iterator[str]:
+    standing, totals = read_standing(connection, graph), read_totals(connection, graph)
     yield from _labelled("runs", "Runs, by status.", "status", standing.runs)
-    yield from _labelled("calls", "Tool calls, by outcome.", "outcome", standing.calls)
+    yield from _labelled("calls", "Tool calls, by outcome.", "outcome", totals.calls)
+    figures = asdict(standing) | asdict(totals)
     for field, text in _PLAIN.items():
         name = f"adjourn_{_NAMES.get(field, field)}"
-        yield from (f"# HELP {name} {text}", f"# TYPE {name} gauge", f"{name} {getattr(standing, field)}")
+        yield from (f"# HELP {name} {text}", f"# TYPE {name} gauge", f"{name} {figures[field]}")
 
 
 def _labelled(name: str, text: str, label: str, values: Mapping[str, int]) -> Iterator[str]:
