@@ -14,7 +14,7 @@ from pathlib import Path
 
 from adjourn.graph import Runner, build_react
 from adjourn.graph.drive import Drive
-from adjourn.graph.react import Graph
+from adjourn.graph.graph_parts import Graph
 from adjourn.nodes import ScriptedModel, Tool, tool
 from adjourn.nodes.scripted import call, says
 

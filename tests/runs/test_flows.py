@@ -16,7 +16,7 @@ from adjourn.graph import Limits, Runner, build_serial
 from adjourn.graph.cli.settings import Settings
 from adjourn.graph.cli.story import show_run
 from adjourn.graph.drawing import drawing_of
-from adjourn.graph.react import nodes_of
+from adjourn.graph.graph_parts import nodes_of
 from adjourn.graph.why import why
 from adjourn.nodes import (
     BranchStep,

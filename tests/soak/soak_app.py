@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from adjourn.graph import Limits, build_react
-from adjourn.graph.react import Graph
+from adjourn.graph.graph_parts import Graph
 from adjourn.nodes import Happened, ScriptedModel, Tool, ToolContext, ToolError, tool
 from adjourn.nodes.scripted import call, says
 

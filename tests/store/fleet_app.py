@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from adjourn.graph import Runner, build_react
-from adjourn.graph.react import Graph
+from adjourn.graph.graph_parts import Graph
 from adjourn.graph.worker import Worker
 from adjourn.nodes import ScriptedModel, Tool, ToolContext, tool
 from adjourn.nodes.scripted import call, says

@@ -20,7 +20,7 @@ from adjourn.checkpoints.errors import RunNotFound, WrongGraph
 from adjourn.checkpoints.lifecycle import ErrorCode, InterruptState, RunEvent, RunStatus, StopReason
 from adjourn.checkpoints.records import RunRow, shortened
 from adjourn.graph import starts
-from adjourn.graph.own_graphs import own_node
+from adjourn.graph.graph_parts import own_node
 from adjourn.graph.run import Run
 from adjourn.graph.run_log import Listener
 from adjourn.graph.specialists import Specialists, specialists_of

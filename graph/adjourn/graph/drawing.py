@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from adjourn.graph import routes
-from adjourn.graph.own_graphs import own_node
-from adjourn.graph.react import Graph, flow_of_graph
+from adjourn.graph.graph_parts import Graph, flow_of_graph, own_node
 from adjourn.graph.specialists import Specialists, specialists_of
 
 

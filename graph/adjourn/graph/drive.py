@@ -36,9 +36,9 @@ from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.graph import starts
 from adjourn.graph.children import Working
 from adjourn.graph.closing import close_below
+from adjourn.graph.graph_parts import Graph
 from adjourn.graph.own_graphs import is_ours_alone
 from adjourn.graph.pending import answers_to, asked_again, asks_itself, custom, is_ours
-from adjourn.graph.react import Graph
 from adjourn.graph.run_log import Before, Listener, RunLog
 from adjourn.graph.tracing import traced
 from adjourn.graph.within import Within

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import KeyLost, StoreError, UsageError
-from adjourn.graph.react import Graph, tools_of
+from adjourn.graph.graph_parts import Graph, tools_of
 from adjourn.graph.specialists import specialists_of
 from adjourn.nodes.sealing import Keyring
 

@@ -7,7 +7,8 @@ from langgraph.graph.state import CompiledStateGraph
 
 from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.lifecycle import Effect
-from adjourn.graph.react import Graph, Shown, join, nodes_of
+from adjourn.graph.graph_parts import Graph, nodes_of, own_node
+from adjourn.graph.react import Shown, join
 from adjourn.graph.routes import OWN, OWN_START, Node
 from adjourn.nodes.finish import FinishNode
 from adjourn.nodes.flow import FlowNode
@@ -76,11 +77,6 @@ def adopted(graph: Any, *, limits: Limits | None = None, name: str | None = None
             "add_node(name, Specialist(name=..., about=..., graph=...).as_node())"
         )
     return cast(Graph, graph)
-
-
-def own_node(graph: Graph) -> OwnGraphNode | None:
-    """The node in which somebody's own graph runs; None: the graph has nodes of ours."""
-    return next(nodes_of(graph, OwnGraphNode), None)
 
 
 def is_ours_alone(graph: Graph) -> bool:

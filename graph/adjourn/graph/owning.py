@@ -32,12 +32,7 @@ from adjourn.graph.background import Background
 from adjourn.graph.cancelling import CancelWatch
 from adjourn.graph.children import Family, Working
 from adjourn.graph.drive import Drive, Found
-from adjourn.graph.keys import check_openable, has_key_file, keyring_of, takers_of
-from adjourn.graph.line import WAIT_S, Busy, Lines, as_busy
-from adjourn.graph.logbook import log_event
-from adjourn.graph.may_answer import MayAnswer, refusal
-from adjourn.graph.own_graphs import adopted
-from adjourn.graph.react import (
+from adjourn.graph.graph_parts import (
     Graph,
     masker_of,
     may_answer_of,
@@ -45,6 +40,11 @@ from adjourn.graph.react import (
     signature_of,
     tools_of,
 )
+from adjourn.graph.keys import check_openable, has_key_file, keyring_of, takers_of
+from adjourn.graph.line import WAIT_S, Busy, Lines, as_busy
+from adjourn.graph.logbook import log_event
+from adjourn.graph.may_answer import MayAnswer, refusal
+from adjourn.graph.own_graphs import adopted
 from adjourn.graph.run import Run
 from adjourn.graph.run_log import Listener, row_id
 from adjourn.graph.signing import sign, signed

@@ -14,7 +14,7 @@ from adjourn.checkpoints.forking import checkpoints_of
 from adjourn.checkpoints.lifecycle import InterruptType
 from adjourn.checkpoints.records import Interrupt, RunRow
 from adjourn.checkpoints.saver import SQLAlchemySaver
-from adjourn.graph.react import Graph
+from adjourn.graph.graph_parts import Graph
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.questions import question_id
 

@@ -1,9 +1,7 @@
 """`build_react`: the free loop. The model calls tools until it answers or a limit stops it."""
 
-import hashlib
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypedDict, TypeVar, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypedDict, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -12,27 +10,24 @@ from langgraph.graph import START as ENTRY
 from langgraph.graph.state import CompiledStateGraph
 
 from adjourn.checkpoints.errors import UsageError
+from adjourn.graph.drawing import drawing_of
+from adjourn.graph.graph_parts import Graph
 from adjourn.graph.may_answer import MayAnswer
 from adjourn.graph.routes import ROUTES, START, Node, Routes, next_node
 from adjourn.nodes.ask import AskNode
 from adjourn.nodes.evidence import Evidence
 from adjourn.nodes.finish import FinishNode
-from adjourn.nodes.flow import FlowNode
-from adjourn.nodes.flow_table import FlowTable
 from adjourn.nodes.foreign import as_tool
 from adjourn.nodes.guards import Limits
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.model import ModelNode
 from adjourn.nodes.models import chat_model
-from adjourn.nodes.own_graph import OwnGraphNode
 from adjourn.nodes.permission import Mode, Permission, Rule
 from adjourn.nodes.spending import Prices
 from adjourn.nodes.state import LongState, Outcome
 from adjourn.nodes.tool import Tool
 from adjourn.nodes.tool_search import find_tool, searched
 from adjourn.nodes.tools import ToolsNode
-
-Graph = CompiledStateGraph[Any, Any, Any, Any]
 
 
 def build_react(
@@ -124,8 +119,6 @@ class Shown(CompiledStateGraph[Any, Any, Any, Any]):
     """A compiled graph that shows its machine in a notebook. LangGraph's own picture is drawn by a web service."""
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        from adjourn.graph.drawing import drawing_of  # it knows all builders, and they know this file
-
         return {
             "text/markdown": f"```mermaid\n{drawing_of(self)}\n```",
             "text/plain": f"<graph {self.get_name()}>",
@@ -167,89 +160,3 @@ def distinct(tools: Iterable[Tool]) -> list[Tool]:
             raise UsageError(f"two tools are called {one.name!r}; a model tells tools apart by name")
         known[one.name] = one
     return list(known.values())
-
-
-def tools_of(graph: Graph) -> Mapping[str, Tool]:
-    """The tools of each `ToolsNode` in a graph, also one that somebody joined by hand."""
-    return {name: one for node in nodes_of(graph, ToolsNode) for name, one in node.tools.items()}
-
-
-def flow_of_graph(graph: Graph) -> FlowTable | None:
-    """The table of a flow; None: the graph is none."""
-    node = next(nodes_of(graph, FlowNode), None)
-    return None if node is None else node.table
-
-
-def masker_of(graph: Graph) -> Masker:
-    """What the graph's `ToolsNode` masks by; the default rules where there is none."""
-    return next((node.masker for node in nodes_of(graph, ToolsNode)), Masker())
-
-
-def permission_of(graph: Graph) -> Permission:
-    """The rule and the mode that the graph's `ToolsNode` asks; everything is allowed where there is none."""
-    return next((node.permission for node in nodes_of(graph, ToolsNode)), Permission())
-
-
-def limits_of(graph: Graph) -> Limits | None:
-    """How far its runs may go, as its nodes say; None: none of them does."""
-    kinds: tuple[type[FlowNode | ModelNode | OwnGraphNode], ...] = (FlowNode, ModelNode, OwnGraphNode)
-    return next((node.limits for kind in kinds for node in nodes_of(graph, kind)), None)
-
-
-def may_answer_of(graph: Graph) -> MayAnswer | None:
-    """The rule of who may answer that the graph's `AskNode` carries; None: everybody."""
-    return next((node.may_answer for node in nodes_of(graph, AskNode)), None)
-
-
-N = TypeVar("N")
-
-
-def nodes_of(graph: Graph, kind: type[N]) -> Iterator[N]:
-    """The nodes of a kind in a graph and in the graphs that are nodes of it."""
-    for node in _all_nodes(graph):
-        if isinstance(node, kind):
-            yield node
-    for inner in _inner(graph):
-        yield from nodes_of(inner, kind)
-
-
-def _all_nodes(graph: Graph) -> Iterator[Any]:
-    """What stands behind each node."""
-    for spec in graph.builder.nodes.values():
-        seen: list[Any] = []
-        for bound in (getattr(spec.runnable, "afunc", None), getattr(spec.runnable, "func", None)):
-            node = getattr(bound, "__self__", bound)
-            if node is not None and not any(node is one for one in seen):
-                seen.append(node)
-        yield from seen
-
-
-def _inner(graph: Graph) -> Iterator[Graph]:
-    """The graphs that are nodes of a graph."""
-    for spec in graph.builder.nodes.values():
-        if isinstance(spec.runnable, CompiledStateGraph):
-            yield spec.runnable
-    for node in _all_nodes(graph):
-        if isinstance(node, OwnGraphNode):
-            yield node.graph
-
-
-def schemas_of(graph: Graph) -> list[Any]:
-    """The schemas of the graph's state: the classes that they name survive a checkpoint."""
-    builder = graph.builder
-    nodes = [spec.input_schema for spec in builder.nodes.values()]
-    inner = [schema for one in _inner(graph) for schema in schemas_of(one)]
-    return [builder.state_schema, builder.input_schema, builder.output_schema, *nodes, *inner]
-
-
-def signature_of(graph: Graph) -> str:
-    """A hash of a graph's nodes, edges and tool schemas: runs store it, so that a changed graph is noticed."""
-    tools = {name: one.for_model for name, one in sorted(tools_of(graph).items())}
-    shape: dict[str, Any] = {
-        "nodes": sorted(graph.builder.nodes),
-        "edges": sorted(map(str, graph.builder.edges)),
-        "tools": tools,
-    }
-    if inner := [signature_of(one) for one in _inner(graph)]:
-        shape["inner"] = inner
-    return hashlib.sha256(json.dumps(shape, sort_keys=True, default=str).encode()).hexdigest()[:16]

@@ -5,9 +5,10 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
+from adjourn.graph.graph_parts import Graph
 from adjourn.graph.may_answer import MayAnswer
 from adjourn.graph.own_graphs import adopted
-from adjourn.graph.react import Graph, distinct, join
+from adjourn.graph.react import distinct, join
 from adjourn.graph.routes import SERIAL, SERIAL_START, Node
 from adjourn.graph.specialists import Specialists, specialists_of
 from adjourn.graph.supervisor import DEPTH, check_depth

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from adjourn.checkpoints.errors import UsageError
-from adjourn.graph.react import Graph, nodes_of, tools_of
+from adjourn.graph.graph_parts import Graph, nodes_of, tools_of
 from adjourn.nodes.specialist_node import SpecialistNode
 from adjourn.nodes.tool import Tool
 

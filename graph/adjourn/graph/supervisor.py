@@ -8,9 +8,10 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 
 from adjourn.checkpoints.errors import UsageError
+from adjourn.graph.graph_parts import Graph
 from adjourn.graph.may_answer import MayAnswer
 from adjourn.graph.own_graphs import adopted
-from adjourn.graph.react import Graph, build_react
+from adjourn.graph.react import build_react
 from adjourn.graph.specialists import Check, Specialists, specialists_of
 from adjourn.nodes.delegation import delegate_tool, find_specialists_tool, specialist_tool
 from adjourn.nodes.guards import Limits

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from adjourn.checkpoints import family
 from adjourn.checkpoints.database import Database
-from adjourn.graph.react import Graph, limits_of, permission_of
+from adjourn.graph.graph_parts import Graph, limits_of, permission_of
 from adjourn.nodes.delegation import Gate
 from adjourn.nodes.guards import Limits
 from adjourn.nodes.permission import Permission

@@ -22,7 +22,7 @@ from langgraph.graph.state import CompiledStateGraph
 import adjourn
 from adjourn.checkpoints.errors import AdjournError, UsageError
 from adjourn.graph.cli.screen import short
-from adjourn.graph.react import Graph
+from adjourn.graph.graph_parts import Graph
 from adjourn.graph.runner import Runner
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from adjourn.graph.cli.live import Live
 from adjourn.graph.cli.screen import Screen
 from adjourn.graph.cli.settings import Settings
 from adjourn.graph.cli.stores import opened
-from adjourn.graph.react import Graph
+from adjourn.graph.graph_parts import Graph
 from adjourn.graph.reading import find_run_id
 from adjourn.graph.run import Run
 from adjourn.graph.runner import Runner

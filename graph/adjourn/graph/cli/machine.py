@@ -7,7 +7,7 @@ from adjourn.graph.cli.apps import load
 from adjourn.graph.cli.screen import Screen, short
 from adjourn.graph.cli.settings import Settings
 from adjourn.graph.drawing import drawing_of
-from adjourn.graph.react import tools_of
+from adjourn.graph.graph_parts import tools_of
 from adjourn.nodes.tool import Tool
 
 

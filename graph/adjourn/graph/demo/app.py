@@ -14,7 +14,7 @@ from adjourn.graph.demo.workspace import Workspace
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from adjourn.graph.react import Graph
+    from adjourn.graph.graph_parts import Graph
 
 DIRECTORY_VARIABLE = "ADJOURN_DEMO_DIR"
 DEFAULT_DIRECTORY = "adjourn-demo"
