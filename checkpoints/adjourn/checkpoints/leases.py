@@ -18,9 +18,8 @@ from adjourn.checkpoints.errors import LeaseLost, NotResumable, RunBusy, RunNotF
 from adjourn.checkpoints.lifecycle import RUN_MOVES, RunEvent, RunStatus, sources
 from adjourn.checkpoints.run_schema import runs
 
-LEASE_S = (
-    30.0  # three missed renewals at one each 10 s: longer than a collector's pause, shorter than a coffee
-)
+# Three missed renewals, at one every 10 s: longer than a garbage collector's pause, shorter than a coffee.
+LEASE_S = 30.0
 
 _mine = update(runs).where(
     runs.c.id == bindparam("run_id"), runs.c.status.in_(bindparam("from_", expanding=True))

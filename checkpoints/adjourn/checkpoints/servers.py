@@ -22,9 +22,8 @@ from sqlalchemy.exc import (
 from adjourn.checkpoints.errors import StoreError
 
 WORKERS = 8  # threads that serve async callers: SQLite writes one at a time, so more would only queue
-FROZEN_MS = (
-    10_000  # a transaction of ours takes milliseconds; one that does nothing for so long has lost its process
-)
+# A transaction of ours takes milliseconds; one that does nothing for so long has lost its process.
+FROZEN_MS = 10_000
 IDLE_S = 1.0  # unused for longer, a server's connection is tried before it is used: a restart takes as long
 
 # Databases whose driver is an extra: the package that is missing, and the extra that brings it.
@@ -144,9 +143,8 @@ def transaction(engine: Engine, isolation: str) -> Iterator[Connection]:
 
 # PostgreSQL's: too long, a NUL; None: MySQL's, and what the driver does not even send
 _CANNOT_BE_HELD = frozenset({"22001", "22021", None})
-_TOO_LARGE = frozenset(
-    {1153, 2006, 2013}
-)  # MySQL's: a packet too large, or the connection went away, as it does then
+# MySQL's: a packet is too large, or the connection went away, as it does then
+_TOO_LARGE = frozenset({1153, 2006, 2013})
 
 
 @contextmanager

@@ -163,9 +163,7 @@ Rows = dict[str, Any]  # checkpoint id -> its row, of one namespace
 
 def shrink(connection: Connection, thread_id: str, wanted: Callable[[Rows], set[str]]) -> None:
     """Keep the checkpoints that `wanted` names, and what they need; void every process's memory."""
-    hold(
-        connection, thread_id
-    )  # what another process stores now it would refer to, and what is not referred to goes
+    hold(connection, thread_id)  # else another process could store a reference to a row that goes here
     thread = connection.execute(sa.select(threads.c.id).where(threads.c.thread_id == thread_id)).scalar()
     if thread is None:
         return

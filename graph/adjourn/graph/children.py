@@ -119,9 +119,8 @@ class Working:
             return
         try:
             wrong = check(str(result["answer"]))
-        except (
-            Exception
-        ) as error:  # the author's function; an answer that cannot be checked is not passed on as good
+        except Exception as error:
+            # the author's function: an answer that it could not check does not pass as good
             log.exception("the check of specialist %s failed", name)
             wrong = type(error).__name__
         if wrong:
@@ -179,9 +178,8 @@ class Working:
             if known.status not in _AGAIN or _waits(connection, known):
                 return Begun(known, [])
             event = _AGAIN[known.status]
-            leases.claim(
-                connection, row.id, event, owner=runner.owner, lease_s=runner.lease_s, at_once=True
-            )  # its owner was the one of the run above, which has another owner now
+            # at once: its owner was that of the run above, which has another owner now
+            leases.claim(connection, row.id, event, owner=runner.owner, lease_s=runner.lease_s, at_once=True)
             journal.write_audit(connection, row.id, event.value, by=None)
             return Begun(journal.read_run(connection, row.id), [])
 

@@ -117,10 +117,8 @@ class Drive:
         try:
             await self._pass()
         except asyncio.CancelledError:
-            if (
-                self._control.drain_requested
-            ):  # the process goes before the step has ended; its lease runs out
-                raise
+            if self._control.drain_requested:  # the process goes before the step has ended
+                raise  # the lease runs out
             # Not by our own signal: the event loop is being taken down, and with it every task of the graph
             # (`asyncio.run` does so after Ctrl-C). One more pass, with the signal set, settles what is open.
             self._cancel.set()
@@ -171,9 +169,8 @@ class Drive:
                     ),
                     short=True,
                 )
-            except (
-                Exception
-            ) as error:  # a database that is away for a moment: the lease has room for two more tries
+            except Exception as error:
+                # a database that is away for a moment: the lease has room for two more tries
                 log.warning("run %s: the lease could not be renewed: %s", run.id, error)
 
     # -- going on
@@ -235,9 +232,8 @@ class Drive:
             return None
         rows = await self._database.aread(lambda connection: family.read_interrupts(connection, run.id))
         given = answers_to(snapshot.interrupts, rows)
-        return (
-            None if given is None else Command(resume=given)
-        )  # None: it asks again, and the run waits again
+        # None: the graph asks again, and the run waits again
+        return None if given is None else Command(resume=given)
 
     # -- how it ended
 

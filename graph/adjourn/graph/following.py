@@ -15,9 +15,8 @@ from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.events import Event
 from adjourn.checkpoints.lifecycle import RunStatus
 
-FIRST_PAUSE_S = (
-    0.05  # a person sees no delay, and a working step seldom stores more than twenty facts a second
-)
+# A person sees no delay, and a step at work seldom stores more than twenty facts a second.
+FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 0.5  # a model call takes seconds: two small reads a second are nothing to any engine
 GROWTH = 1.5
 PAGE = 500  # events read at once: a run of any length is followed in bounded memory

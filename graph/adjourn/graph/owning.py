@@ -100,10 +100,8 @@ class Owning:
         self._key = key
         self._secret = takers_of(graph)
         self._keyring: Keyring | None = None
-        if not has_key_file(self.database, key):
-            self._keyring = keyring_of(
-                self.database, key, self._secret
-            )  # what is missing or wrong is said now
+        if not has_key_file(self.database, key):  # a key that is missing or wrong is told now
+            self._keyring = keyring_of(self.database, key, self._secret)
         self._may_answer = may_answer or may_answer_of(graph)
         self.lease_s = _checked_lease(lease_s)
         self.owner = f"{socket.gethostname()}:{os.getpid()}"

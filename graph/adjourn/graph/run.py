@@ -26,9 +26,8 @@ class Run:
     audit: Sequence[AuditRow] = ()
     flow: Sequence[FlowStepRow] = ()
     children: "Sequence[Run]" = ()
-    runner: Any = field(
-        default=None, compare=False
-    )  # that read it; what a form in a notebook answers through
+    # the `Runner` that read it: a form in a notebook answers through it
+    runner: Any = field(default=None, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         parts = (self.row, self.steps, self.calls, self.questions, self.audit, self.flow)

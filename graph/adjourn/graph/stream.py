@@ -19,9 +19,8 @@ from adjourn.checkpoints.events import Event, LoopInterrupt, RunFailed, RunFinis
 from adjourn.graph import following
 from adjourn.graph.waking import Ear
 
-ROOM = (
-    512  # events a listener may lag behind before the rest is read from the database: some hundred kilobytes
-)
+# Events that a listener may lag behind before the rest is read from the database: some hundred kilobytes.
+ROOM = 512
 _LAST = (LoopInterrupt, RunFinished, RunFailed)  # after these a run does not work
 
 

@@ -78,9 +78,8 @@ class TimeTravel(Answering):
 
         made = await self._own(begin, on_event, short=False)
         if made.status == RunStatus.INTERRUPTED and not made.interrupts:
-            return await self.recover(
-                made.id, by=by, on_event=on_event
-            )  # only specialists waited: new ones begin
+            # only specialists waited: new ones begin
+            return await self.recover(made.id, by=by, on_event=on_event)
         return made
 
     async def run_from_history(

@@ -15,9 +15,8 @@ from adjourn.checkpoints.doorbell import has_bells, listen_for_events, tell
 
 log = logging.getLogger("adjourn.run")
 
-PAUSE_S = (
-    0.02  # between two notifications of a process: however many events it stores, they are fifty a second
-)
+# Between two notifications of a process: it sends fifty a second at most, however many events it stores.
+PAUSE_S = 0.02
 
 
 class Teller:

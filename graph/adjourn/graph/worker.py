@@ -31,9 +31,8 @@ LEASE_S = 8.0  # a dead worker's runs go on within ten seconds; missed by one th
 CONCURRENCY = 8  # runs at once: they mostly wait for models
 POLL_S = 0.5  # between two looks when nothing is to be done: a small read on an index
 EXPIRE_S = 5.0  # between two looks for questions whose time has passed
-MAX_DEATHS = (
-    3  # owners that a run may lose by their death: more is no accident, and it takes the next one down too
-)
+# Owners that a run may lose by their death. More is no accident: it would take the next one down too.
+MAX_DEATHS = 3
 AGAIN_S = 5.0  # before a run that could not be taken up is tried again: its key is lost, say
 DRAIN_S = 30.0  # a step in hand may take as long as a model call
 

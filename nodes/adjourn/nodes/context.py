@@ -30,9 +30,8 @@ class ToolContext:
     approved_by: str | None = None
     approved: bool = False
     cancelled: threading.Event = field(default_factory=threading.Event)
-    children: Any = field(
-        default=None, repr=False
-    )  # drives the runs of specialists; for the runtime's own tool
+    # drives the runs of specialists: for the runtime's own `delegate`
+    children: Any = field(default=None, repr=False)
 
     @property
     def seconds_left(self) -> float | None:

@@ -24,9 +24,8 @@ class Counters(TypedDict):
     fails_in_row: int  # steps in which calls ran and all failed
     failing: dict[str, int]  # tool -> failures in a row; a tool that is switched off keeps its number
     brought: list[str]  # tools that brought something
-    log: list[
-        str
-    ]  # the calls, oldest first, as `repeats.py` writes them; only ever added to: that is cheap to store
+    # the calls, oldest first, as `repeats.py` writes them; only ever added to, which is cheap to store
+    log: list[str]
     since: int  # how many of them were made before the last write
     looped: bool  # the run goes round in circles
     cut: str | None  # id of the message that was cut off and is to be continued

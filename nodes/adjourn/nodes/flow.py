@@ -387,9 +387,8 @@ class _Advance:
             return self._with_text(step, "task", self._message() if step.task is None else step.task)
         if isinstance(step, ApprovalStep):
             return self._with_text(step, "question", step.question)
-        if (
-            self.came_from_model and self.flow["turns"] and isinstance(step, ToolStep)
-        ):  # it spoke: a person answers
+        if self.came_from_model and self.flow["turns"] and isinstance(step, ToolStep):
+            # the model spoke in place of calling its tool: a person answers it
             return self._call(ask_person, {"question": str(last_assistant(self.state["messages"]).text)})
         return self._ask_model(self._instruction(step))
 

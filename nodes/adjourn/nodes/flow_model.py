@@ -32,9 +32,8 @@ class FlowModel:
         model = copy.copy(self.closing if step is None else self.models[step.name])
         model.limits = limits_in(step, flow, self.node.limits)
         result = await model(state, config)
-        if (
-            result.get("stop_reason") == StopReason.MAX_STEPS
-        ):  # a loop's last word has a number, which is taken now
+        if result.get("stop_reason") == StopReason.MAX_STEPS:
+            # in a flow more steps follow: the last word of a loop takes a number of its own
             result["step"] = state.get("step", 0) + 1
         return result
 

@@ -104,9 +104,8 @@ def _taken(one: BaseTool) -> Parameters:
         name for name, parameter in _signature(one).items() if parameter.default is not parameter.empty
     }
     for name, kind in kinds.items():
-        if (
-            kind is not RunnableConfig
-        ):  # `ainvoke` fills it, and the call's id, which the tool is invoked with
+        # `ainvoke` fills the config; also the call's id, which the tool is invoked with
+        if kind is not RunnableConfig:
             injection(kind, f"tool {one.name}: parameter {name}", has_default=name in defaults)
     schema = one.tool_call_schema
     if isinstance(schema, dict):

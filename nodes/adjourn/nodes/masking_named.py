@@ -178,9 +178,8 @@ def _behind_scheme(text: str, start: int) -> int:
 def _bare(text: str, start: int, *, is_password: bool, assigned: bool) -> Span | None:
     """A value without quotes. A password may be anything; elsewhere a word of prose or a count is let pass."""
     hidden = text.startswith(HIDDEN, start)
-    passes = (
-        _is_template(text, start) or not text[start : start + 1].isascii()
-    )  # Chinese prose needs no blank
+    # not ASCII: Chinese prose, which needs no blank
+    passes = _is_template(text, start) or not text[start : start + 1].isascii()
     if not is_password:
         structure = text.startswith(("{", "[", "("), start) and not hidden and not assigned
         passes = passes or structure or _CALL.match(text, start) is not None

@@ -39,10 +39,8 @@ def next_batch(calls: Sequence[Call]) -> list[Call]:
     ]
 
 
-_TO_RUN = (
-    CallState.PLANNED,
-    CallState.STARTED,
-)  # started: the process died in it; the ledger tells what to do
+# started: the process died in it, and the ledger tells what to do
+_TO_RUN = (CallState.PLANNED, CallState.STARTED)
 
 
 def _blocked(call: Call, calls: Iterable[Call]) -> bool:

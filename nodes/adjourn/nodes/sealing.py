@@ -19,9 +19,8 @@ from adjourn.checkpoints.sealed import SEAL, is_sealed
 if TYPE_CHECKING:
     from cryptography.fernet import MultiFernet
 
-DIGEST_LENGTH = (
-    32  # characters, the column's: six of the key's name, a colon, and 25 (100 bits) of the digest
-)
+# Characters, as many as the column has: six of the key's name, a colon, and 25 (100 bits) of the digest.
+DIGEST_LENGTH = 32
 _NAME_LENGTH = 6
 _HOW_TO_MAKE = (
     "make one with: python -c 'from cryptography.fernet import Fernet; print(Fernet.generate_key().decode())'"

@@ -100,9 +100,8 @@ class Rate:
         self.most = most
         self.window_s = window_s
         self._lock = threading.Lock()
-        self._planned: list[
-            float
-        ] = []  # when each one may begin, in order; those of a whole window ago are dropped
+        # when each one may begin, in order; those from more than a window ago are dropped
+        self._planned: list[float] = []
         self._begun: deque[float] = deque(maxlen=most)
 
     @classmethod

@@ -33,12 +33,10 @@ Counter = Callable[[BaseMessage], int]
 
 PER_MESSAGE: Final = 4  # role and separators: 3 in OpenAI's published recipe for chat models, rounded up
 PER_CALL: Final = 4  # the frame of one call, beside its name and arguments
-PER_BLOCK: Final = (
-    1600  # an image, file or sound: what Anthropic asks at most for one image; OpenAI asks less
-)
-LOAD_S: Final = (
-    5.0  # tiktoken sets no time limit of its own, and a network that swallows packets would hang us
-)
+# An image, a file or a sound: what Anthropic asks at most for one image; OpenAI asks less.
+PER_BLOCK: Final = 1600
+# tiktoken sets no time limit of its own, and a network that swallows packets would hang us.
+LOAD_S: Final = 5.0
 REMEMBERED: Final = 50_000  # texts, at about 150 bytes each; more than any budget holds
 
 _LETTERS: Final = b"abcdefghijklmnopqrstuvwxyz"
@@ -55,9 +53,8 @@ _WEIGHTS: Final = (
 _PER_WORD: Final = 25  # hundredths for each run of characters between spaces, however wide the space
 
 _CALL_BLOCKS: Final = frozenset({"tool_use", "tool_call", "function_call", "invalid_tool_call"})
-_TEXT_BLOCKS: Final = frozenset(
-    {"text", "thinking", "reasoning", "refusal"}
-)  # each holds its text under its type
+# each holds its text under its type
+_TEXT_BLOCKS: Final = frozenset({"text", "thinking", "reasoning", "refusal"})
 
 
 def counter_for(model_name: str | None) -> Counter:

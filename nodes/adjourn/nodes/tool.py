@@ -173,9 +173,8 @@ class Tool:
         for name, value in arguments.items():
             if name in self.secret and name not in sealed and name not in given:
                 wrong[name] = "a person fills this in; leave it out"
-            elif name not in self.secret and is_sealed(
-                value
-            ):  # it would be shown as a secret, and hide what runs
+            elif name not in self.secret and is_sealed(value):
+                # it would be shown as a secret, which would hide what runs
                 wrong[name] = "a text may not begin like a sealed secret"
         return ArgumentProblems(missing, wrong)
 

@@ -101,6 +101,5 @@ def _say_where_to_look(screen: Screen, settings: Settings, workspace: Workspace,
     file = shlex.quote(str(_from_here(workspace.directory) / "adjourn.db"))
     query = f"SELECT step, tool, outcome, arguments FROM calls WHERE run_id = '{run.id}'"
     screen.line(screen.say("look_inside"))
-    screen.line(
-        (f'sqlite3 -box {file} "{query}"', "bold"), indent=2
-    )  # double quotes: SQL has the single ones
+    # in double quotes: SQL has the single ones
+    screen.line((f'sqlite3 -box {file} "{query}"', "bold"), indent=2)

@@ -15,9 +15,8 @@ from adjourn.graph.cli.screen import Screen
 from adjourn.graph.cli.settings import Settings
 from adjourn.graph.cli.stores import opened
 
-QUEUED_S = (
-    60.0  # a worker takes what waits within seconds; after a minute there is none, or there are too few
-)
+# A worker takes what waits within seconds: after a minute there is none, or there are too few.
+QUEUED_S = 60.0
 CLOCK_S = 2.0  # more than that between this machine and the database, and leases end too early or too late
 
 

@@ -17,9 +17,8 @@ from adjourn.graph.cli.taking import only
 
 WRONG_USAGE = 2
 CANCELLED = 130  # what shells report for a program that Ctrl-C ended
-SHORT = frozenset(
-    {"doctor", "events", "metrics", "prune", "runs", "show"}
-)  # they need no graph, and end soon
+# commands that need no graph, and end soon
+SHORT = frozenset({"doctor", "events", "metrics", "prune", "runs", "show"})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

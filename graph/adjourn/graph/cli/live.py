@@ -127,9 +127,8 @@ class Live:
         self._line(event, ("! ", "cyan"), (event.interrupt_id, "bold"), f" {taken}{told}", cut=True)
 
     def _finished(self, event: RunFinished) -> None:
-        if (
-            event.answer.strip() != self._said.get(event.path, "").strip()
-        ):  # a forced stop's closing words are not streamed
+        # the closing words of a forced stop are not streamed
+        if event.answer.strip() != self._said.get(event.path, "").strip():
             self._line(event, event.answer)
         style = "green" if event.stop_reason == "answered" else "yellow"
         reason = f" ({event.stop_reason})" if event.stop_reason != event.status else ""

@@ -63,10 +63,8 @@ def migrate_store(settings: Settings) -> int:
 
 def import_from(settings: Settings, source: str, thread_ids: Sequence[str], *, every: bool) -> int:
     """`adjourn import`: bring threads of an official saver over, one line for each that is here."""
-    from adjourn.checkpoints.importing import (
-        import_threads,
-        old_store,
-    )  # LangGraph, which the others need not
+    # these import LangGraph, which the other commands here do without
+    from adjourn.checkpoints.importing import import_threads, old_store
     from adjourn.checkpoints.saver import SQLAlchemySaver
 
     if bool(thread_ids) == every:

@@ -15,9 +15,8 @@ from typing import Any
 
 from adjourn.graph.demo.timestamps import is_error, level_of, message_of, time_of
 
-MAX_BYTES = (
-    16_000_000  # read from the end of a file: some hours of a busy service, and below a second of work
-)
+# Read from the end of a file: some hours of a busy service, and less than a second of work.
+MAX_BYTES = 16_000_000
 MAX_UNTIMED = 2_000  # records taken from a file without times, where minutes mean nothing
 TIMED_SHARE = 0.1  # below it, lines with a time are headings and not entries
 MAX_TRACE = 12  # lines kept of a record that has many, such as a stack trace
@@ -32,9 +31,8 @@ _CHANGE = re.compile(
     r"(?:was|from) \d+|failover|status installed|started in)\b|发布|部署|升级|重启|配置变更|切换",
     re.IGNORECASE,
 )
-_LEADING = re.compile(
-    r"^(?:\[[^\]]*\]\s*|\w*trace\w*=\S+\s+)+"
-)  # thread and trace, which tell nothing of the kind
+# the thread and the trace in front of a message: they say nothing about its kind
+_LEADING = re.compile(r"^(?:\[[^\]]*\]\s*|\w*trace\w*=\S+\s+)+")
 _VARYING = (
     (re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+"), "<mail>"),
     (re.compile(r"(?<!\w)\+?\d[\d -]{8,}\d(?!\w)"), "<number>"),

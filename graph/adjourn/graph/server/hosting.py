@@ -24,9 +24,8 @@ from adjourn.graph.server.problems import Refused
 log = logging.getLogger("adjourn.server")
 
 SWEEP_S = 5.0  # a dead process is missed for a lease anyhow; one small read each time
-MOST_AT_ONCE = (
-    16  # taken over in one sweep: a server that comes back does not start a thousand models at once
-)
+# Taken over in one sweep: a server that comes back does not start a thousand models at once.
+MOST_AT_ONCE = 16
 AGAIN_S = 30.0  # until a run that could not be taken over is tried again
 DRAIN_S = 30.0  # a step in hand may take as long as a model call
 
@@ -43,9 +42,8 @@ class Hosting:
         self._sweep_s = min(sweep_s, runner.lease_s)
         self._driving: dict[str, asyncio.Task[Run]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._later: dict[
-            str, float
-        ] = {}  # when a run that could not be taken over is tried again, monotonic
+        # when a run that could not be taken over is tried again, by `time.monotonic`
+        self._later: dict[str, float] = {}
         self._draining: asyncio.Task[Sequence[str]] | None = None
 
     async def begin(self, drive: Drive) -> str:

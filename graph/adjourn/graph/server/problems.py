@@ -49,16 +49,8 @@ SENTENCES: Mapping[type[Exception], str] = {
     RunBusy: "run {run_id} is working just now; try again when it waits for people or has ended",
     Expired: "the time to answer {interrupt_id} had passed; nothing was changed",
 }
-_KEPT = (
-    "run_id",
-    "interrupt_id",
-    "problems",
-    "state",
-    "by",
-    "at",
-    "status",
-    "known",
-)  # facts a caller can use
+# attributes of an error that a caller can use
+_KEPT = ("run_id", "interrupt_id", "problems", "state", "by", "at", "status", "known")
 
 
 class Refused(Exception):
