@@ -109,8 +109,9 @@ class Codec:
     def encode(self, value: Any, placer: Placer | None = None) -> str:
         """The text of a value. Messages go to `placer`; without one they are written in place.
 
-        Raises `UsageError` for a value that is nested deeper than 200 levels (those that the stored form needs for a tuple or
-        for a dict with other keys than text count too), that holds itself, or an integer of more digits than Python reads.
+        Raises `UsageError` for a value that holds itself, or is nested deeper than 200 levels, counted in the stored form,
+        where a tuple or a dict with other keys than text takes more than one; and for an integer with more digits than
+        Python reads.
         """
         if is_plain(value):
             try:

@@ -1,7 +1,7 @@
 """Statements that are compiled once and run by the driver.
 
 SQLAlchemy's own way from a statement to its rows costs three times what a small SQLite statement itself takes.
-Here it only says the statement, in each database's words, once; the driver is given the values (C-84).
+Here it only writes the statement, once in each database's dialect; the values go to the driver apart from it (C-84).
 """
 
 import functools
@@ -23,14 +23,17 @@ from adjourn.checkpoints.servers import alone, begin, translated
 Row = tuple[Any, ...]
 
 Check = Callable[[], None]
-"""Called when the statements are through. Raises when they were sent on a wrong assumption: all rolls back."""
+"""To be called when all statements of a block were sent. Raises when one of them was sent on a wrong assumption, such as
+that a row is there; the caller's transaction then rolls back."""
 
 T = TypeVar("T")
 Asked = Callable[[], T]
-"""Gives what a query brings. Called in an `in_one_go`, it waits for that; called behind it, it is there."""
+"""Called, gives what a query brings. Inside an `in_one_go` block the call waits for the database; after the block the
+answer is there."""
 
 ROWS_AT_ONCE = 100  # in one INSERT: PostgreSQL takes 65,535 values, and keeps a plan for each number of rows
-MOST_MET = 32  # rows that one statement must meet: PostgreSQL brings 1,664 columns at most, and many cost more than they save
+# Rows that one joined statement may have to meet: PostgreSQL brings 1,664 columns at most, and many cost more than they save.
+MOST_MET = 32
 
 
 class Statement:
@@ -53,12 +56,12 @@ class Statement:
         return self.ask(connection, values)()
 
     def ask(self, connection: Connection, values: Mapping[str, Any]) -> Asked[list[dict[str, Any]]]:
-        """`mappings`, which may be called for when other queries were asked as well (`in_one_go`)."""
+        """`mappings`, sent now and read when the result is called: so that several queries go together (`in_one_go`)."""
         asked, names = self.ask_rows(connection, values), self._for(connection).names
         return lambda: [dict(zip(names, row, strict=True)) for row in asked()]
 
     def ask_rows(self, connection: Connection, values: Mapping[str, Any]) -> Asked[list[Row]]:
-        """`rows`, as `ask` gives `mappings`."""
+        """`rows`, sent now and read when the result is called."""
         compiled = self._for(connection)
         if together := _together(connection):
             together.go(connection)
@@ -94,7 +97,7 @@ class Statement:
         return self.send(connection, values)()
 
     def send(self, connection: Connection, values: Mapping[str, Any]) -> Callable[[], int]:
-        """`change`, whose count may be asked when the statements that go together are through."""
+        """`change`, sent without waiting: the result gives the count, once the statements of the block are through."""
         compiled = self._for(connection)
         row = compiled.in_order(values)
         together = _together(connection)
@@ -112,9 +115,13 @@ class Statement:
     def meet(
         self, connection: Connection, values: Mapping[str, Any], or_else: Check, *, row: str = ""
     ) -> Check:
-        """Update, or ask for, what must be there. The check calls `or_else`, which raises, when no row was met; in a block
-        that ends the transaction, the database ends it with an error instead (`met_nothing`). `row` names the row where
-        a block meets several of a table."""
+        """Update a row that must be there, or look that it is (a SELECT). The check calls `or_else`, which raises, when
+        there was none.
+
+        In a block that ends the transaction (`in_one_go`), the check comes too late and does nothing: the database itself
+        refuses the transaction there, with an error that `met_nothing` knows. `row` tells rows of one table apart when a
+        block meets several.
+        """
         compiled = self._for(connection)
         together = _together(connection)
         if together and together.ends:
@@ -167,13 +174,14 @@ class Statement:
 
 
 def word(state: StrEnum) -> sa.ColumnElement[str]:
-    """One of our own words, in the statement's text and not bound: a prepared statement may then use a partial index."""
+    """One of our own words, written into the statement in place of a parameter, so that a prepared statement can use a
+    partial index."""
     return sa.literal_column(f"'{state.value}'")
 
 
 def kept(connection: Connection) -> AbstractContextManager[object]:
-    """Go on with the transaction when the block meets an error: PostgreSQL would answer nothing more in it. The others
-    undo the statement alone."""
+    """Let the transaction go on after an error in the block. On PostgreSQL that takes a savepoint, since it accepts
+    nothing more after an error; the others undo the failed statement alone."""
     return connection.begin_nested() if connection.dialect.name == "postgresql" else nullcontext()
 
 
@@ -181,12 +189,12 @@ def kept(connection: Connection) -> AbstractContextManager[object]:
 def in_one_go(connection: Connection, *, ends: bool = False) -> Iterator[None]:
     """Send the statements of the block without waiting for each one's answer, where the driver can.
 
-    Inside it, `change` knows no count; `send` gives one that is known behind the block, of updates and deletes, and `ask`
-    rows. Inserts come last, all as one statement, but for those of tables that another statement of the block needs. An
-    error of a statement may come out at a later one, or at the end of the block.
+    Inside the block `change` knows no count. The count of `send` (of updates and deletes) and the rows of `ask` are known
+    after it. Inserts are kept back and sent last, as one statement, except where another statement of the block needs
+    their table. An error of one statement may be raised at a later one, or at the end of the block.
 
-    `ends`: COMMIT goes with them, where all that must be there is there (`Statement.meet`); for a block behind which
-    nothing is read or written.
+    `ends`: COMMIT is sent along, and takes effect if every `Statement.meet` of the block met its row. For a block after
+    which the transaction reads and writes nothing more.
     """
     driver: Any = connection.dialect.loaded_dbapi
     if connection.dialect.driver != "psycopg" or not driver.Pipeline.is_supported():  # libpq before 14
@@ -228,7 +236,7 @@ _TOGETHER = "adjourn_together"
 
 
 def _together(connection: Connection) -> "_Together | None":
-    """The inserts that wait for each other in the block that is open."""
+    """What the open `in_one_go` block has collected; None: there is no block, or the driver cannot."""
     if connection.dialect.driver != "psycopg":
         return None
     found: _Together | None = connection.info.get(_TOGETHER)
@@ -236,11 +244,11 @@ def _together(connection: Connection) -> "_Together | None":
 
 
 class _Together:
-    """What goes to PostgreSQL as one statement: what psycopg takes for each is more than the rest.
+    """Statements of a block, collected to go to PostgreSQL as one: what psycopg takes for each is most of its cost.
 
-    The parts of such a statement do not see each other's rows, so no row stands in it twice. Foreign keys are looked at
-    when all of it is done. A block that `ends` the transaction is mostly that one statement, which needs neither BEGIN nor
-    COMMIT; where another one must go before, they follow it in a pipeline.
+    The parts of such a statement do not see each other's changes, so none of them concerns the same row. Foreign keys are
+    checked when all of it is done. A block that `ends` the transaction mostly comes to that one statement, which needs
+    neither BEGIN nor COMMIT; where another one must go first, they go in a pipeline.
     """
 
     def __init__(self, ends: bool, opened: ExitStack) -> None:
@@ -251,7 +259,7 @@ class _Together:
         self._parts: dict[str, tuple[_Compiled, list[Row]]] = {}
 
     def takes(self, compiled: _Compiled, rows: Sequence[Row], connection: Connection) -> bool:
-        """Keep an insert for later. False: it is the caller's to execute, and all that must come before was."""
+        """Keep an insert for later. False: the caller has to execute it; all that must come before it was executed."""
         before, waiting = self._parts.get(compiled.table, (compiled, []))
         all_of_them = len(waiting) + len(rows)
         fits = all_of_them == 1 or (compiled.of_rows is not None and all_of_them <= ROWS_AT_ONCE)
@@ -266,7 +274,7 @@ class _Together:
         return True
 
     def meets(self, compiled: _Compiled, values: Row, row: str, connection: Connection) -> None:
-        """Keep for later what must meet a row."""
+        """Keep for later a statement that must meet a row."""
         table = compiled.table or compiled.text  # a query is of no table that anything is changed in here
         if table in self._parts or (table, row) in self._met or len(self._met) == MOST_MET:
             self.go(connection)
@@ -315,8 +323,10 @@ class _Together:
 
 @functools.lru_cache(maxsize=1_024)
 def _joined(met: "tuple[_Compiled, ...]", parts: "tuple[tuple[_Compiled, int], ...]") -> str:
-    """One text for what must meet a row and for these inserts of so many rows each. Where a row is not met, it divides by
-    the count of none, and PostgreSQL refuses all of it."""
+    """One text for the statements that must meet a row, and for the inserts with the number of rows of each.
+
+    It divides 1 by the number of rows that each of the former met: where that is 0, PostgreSQL refuses all of it.
+    """
     texts = [one.pattern if one.table else f"SELECT 1 FROM ({one.pattern}) AS one" for one in met]
     texts = [f"{text} RETURNING 1" if one.table else text for one, text in zip(met, texts, strict=True)]
     texts += [one.pattern if one.of_rows is None else one.of_rows(count) for one, count in parts]
@@ -327,14 +337,14 @@ def _joined(met: "tuple[_Compiled, ...]", parts: "tuple[tuple[_Compiled, int], .
 
 
 def _with_numbers(pattern: str) -> str:
-    """`$1`, `$2` in place of `%s`: texts that psycopg sends as they are. It would look through long ones each time."""
+    """`$1`, `$2` in place of `%s`: such a text psycopg sends as it is; the other it would search for `%s` each time."""
     number = itertools.count(1)
     return re.sub("%%|%s", lambda one: "%" if one[0] == "%%" else f"${next(number)}", pattern)
 
 
 def _cursor(connection: Connection) -> Any:
-    """A cursor for the texts as we have them, in a transaction that has begun. Not closed by hand: each is gone with its
-    last reader."""
+    """A cursor that takes our texts as they are, in a transaction that has begun. It is closed by nobody: it goes with
+    its last reader."""
     driver: Any = connection.connection.dbapi_connection
     if connection.dialect.driver != "psycopg":
         return driver.cursor()
@@ -390,8 +400,8 @@ _POSITIONAL: dict[str, sa.Dialect] = {}
 
 
 def _positional(like: sa.Dialect) -> sa.Dialect:
-    """A dialect that binds by position: the one form that every driver here takes. One for all statements, since it
-    remembers types."""
+    """A dialect that binds values by position, the one form that every driver here takes. All statements share it, since
+    it remembers types."""
     if like.name not in _POSITIONAL:
         style = "qmark" if like.name == "sqlite" else "format"
         _POSITIONAL[like.name] = type(like)(paramstyle=style)  # type: ignore[call-arg]
@@ -399,7 +409,7 @@ def _positional(like: sa.Dialect) -> sa.Dialect:
 
 
 def _of_rows(text: str) -> Callable[[int], str] | None:
-    """What repeats `(...)` behind VALUES. None where a row of a statement may meet another one of it."""
+    """Gives the text for so many rows, with `(...)` after VALUES repeated. None where rows of one statement may collide."""
     head, values, rest = text.partition(" VALUES ")
     if not values or "DO UPDATE" in rest or "RETURNING" in rest:
         return None

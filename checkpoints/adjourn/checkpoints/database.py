@@ -268,11 +268,11 @@ class Database:
         short: bool = False,
         then: Callable[[T], object] | None = None,
     ) -> "asyncio.Future[T]":
-        """`arun`, for who does not wait at once. Cancelling what it gives stops nothing: `then` is called with the result
-        on the event loop all the same.
+        """`arun`, for a caller that does not await at once. Cancelling the future that it gives stops nothing: `then` is
+        called with the result on the event loop all the same.
 
-        `short`: a write of what one step brings. On SQLite it is done here and now, unless another thread or process
-        writes, or the disk is to be waited for: then it is a thread's.
+        `short`: a write of what one step brings. On SQLite it is done here and now, unless that would mean to wait for
+        another writer or for the disk: then a thread does it.
         """
         self._check_process()
         loop = asyncio.get_running_loop()
@@ -396,7 +396,8 @@ def _to_wal(connection: sqlite3.Connection) -> None:
 
 
 def _in_transaction(connection: Connection, work: Callable[[Connection], T], *, waits: bool = True) -> T:
-    """One writing transaction on SQLite, begun and ended by the driver. Raises `NotNow` for who may not wait.
+    """One writing transaction on SQLite, begun and ended by the driver. Raises `NotNow` where it would have
+    to wait and may not.
 
     SQLAlchemy's own transaction costs as much as a small INSERT; it joins in when `work` uses it.
     """

@@ -1,4 +1,4 @@
-"""How the tables are said to SQLite: with the comments of `schema.py` in them.
+"""What SQLite is given to create the tables: with the comments of `schema.py` in them.
 
 SQLite keeps the text of a CREATE as it was given, so `sqlite3 FILE .schema` reads like documentation. Other
 databases have comments of their own, which SQLAlchemy writes.

@@ -12,8 +12,8 @@ from adjourn.checkpoints.run_schema import calls, runs
 def doubtful_digests(connection: Connection, thread_id: str) -> Asked[set[str]]:
     """The digests of the writes on a thread whose outcome is unknown, and that did not succeed since.
 
-    What is unknown on the thread that it was forked from is unknown here as well: the world is the same. So it is with
-    those of the runs that worked for runs on it. Older threads are looked at when the answer is called for.
+    Writes of the thread that it was forked from count as well, since the world is the same, and so do those of runs that
+    worked for runs on it. Threads further back are read when the result is called.
     """
     asked = _ask(connection, thread_id)
 
@@ -31,7 +31,7 @@ def doubtful_digests(connection: Connection, thread_id: str) -> Asked[set[str]]:
 
 
 def _ask(connection: Connection, thread_id: str) -> Asked[tuple[list[dict[str, Any]], str | None]]:
-    """The writes on a thread, and the thread that it was forked from; None: it was not."""
+    """The writes on a thread, and the thread that it was forked from; None: it was not forked."""
     writes = _writes.ask(connection, {"of_thread": thread_id})
     original = _original.ask(connection, {"of_thread": thread_id})
 

@@ -105,8 +105,8 @@ def open_questions(
 ) -> tuple[list[tuple[RunRow, Interrupt]], Interrupt | None]:
     """A page of the open questions of a graph's waiting runs and of those below them, the oldest first, `limit` at most.
 
-    Each with the run at the top, which shows it and is answered. Then the question that the next page is `behind`; None:
-    there is none.
+    Each comes with the run at the top of its family, which shows the question and takes the answer. The second result is
+    the question that the next page is `behind`; None: this page is the last.
     """
     place = (interrupts.c.created_at, interrupts.c.run_id, interrupts.c.position)
     asking = (

@@ -39,15 +39,16 @@ class Ride(Protocol):
         ...
 
     def check(self) -> None:
-        """The first one that is called when all is sent. Raises for a stale owner."""
+        """Called before all other checks, when everything was sent. Raises for a stale owner."""
         ...
 
     def write(self, connection: Connection) -> Sequence[Check]:
-        """Write the rows, behind the checkpoint's. By `Statement`: they are sent and not waited for (`in_one_go`)."""
+        """Write the rows, after the checkpoint's. By `Statement`: they are sent without waiting (`in_one_go`)."""
         ...
 
     def stored(self) -> None:
-        """Called after COMMIT on the put's thread, before anything else of its thread is stored: all this waits no more."""
+        """Called after COMMIT on the put's thread, before anything else of the conversation is stored: what rode waits no
+        more."""
         ...
 
     def committed(self) -> None:
@@ -74,7 +75,7 @@ class Outbox(Protocol):
     def open(self, connection: Connection) -> Ride:
         """Called first in the put's transaction, in place of the fence's `check`: it refuses as that does.
 
-        Here is where rows are changed whose new values the rows of the ride need. Called again when a first attempt
+        Rows whose new values the ride's own rows need are changed here. Called again when a first attempt
         was rolled back because another process wrote to the thread.
         """
         ...

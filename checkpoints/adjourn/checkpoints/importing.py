@@ -62,8 +62,9 @@ def import_threads(
 ) -> Iterator[Imported]:
     """Bring threads over, each in one transaction with all its namespaces, checkpoints, forks and writes.
 
-    `thread_ids` None: all that this store does not have yet, so that a second call does the rest. Raises `UsageError` for a thread that the old store does not have, and for one
-    that this store has already: it was not touched, and threads that came before it are here.
+    `thread_ids` None: all that this store does not have yet, so that a second call does the rest. Raises `UsageError`
+    for a thread that the old store does not have, and for one that this store has already: that one was not touched,
+    and the threads before it have been brought over.
     """
     for thread_id in _missing(old, saver) if thread_ids is None else thread_ids:
         names = _names(old, thread_id)

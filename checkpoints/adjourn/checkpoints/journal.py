@@ -86,7 +86,7 @@ def insert_run(connection: Connection, run: RunRow) -> None:
 
 
 def begin_run(connection: Connection, run: RunRow) -> bool:
-    """`insert_run`, for who goes on with the transaction. False: the database refused it, and nothing was stored."""
+    """`insert_run`, after which the transaction can go on whatever it came to. False: the database refused the run."""
     values = _encoded(run, runs)
     if connection.dialect.name == "postgresql":  # where an error would end the transaction
         return bool(_insert_run_or_not.rows(connection, values))
@@ -156,7 +156,7 @@ def update_call(
 def send_call(
     connection: Connection, run_id: str, step: int, call_id: str, *, outcome: CallState, **values: Any
 ) -> Check:
-    """`update_call`, but for the check that there was such a call."""
+    """`update_call`, sent without waiting: the check that it gives raises where `update_call` would."""
     names = ("outcome", *sorted(values))
     key = (outcome.value, *names)
     statement = _UPDATES.get(key)
@@ -253,10 +253,12 @@ def move_on(
     fence: int | None = None,
     steps: Sequence[Counted] = (),
 ) -> list[Event]:
-    """Number events on, and give them with their numbers; `insert_events` stores them.
+    """Give events the next numbers of their run, and return them numbered; `insert_events` stores them.
 
-    `steps` are counted on the run as well, with their tokens and their cost. It is one UPDATE, which holds the run's row, so that numbers have neither gap nor twin. With a `fence` it is
-    refused to a stale owner (`LeaseLost`).
+    `steps` are counted on the run as well, with their tokens and their cost. It is one UPDATE, which holds the run's
+    row until the transaction ends: no number is left out or given twice.
+
+    Raises `LeaseLost` when a `fence` is given and is stale, `RunNotFound` without one.
     """
     values = _onward(run_id, facts, steps) | {"held": fence}
     last = _last_number(connection, _count if fence is None else _count_fenced, values)
@@ -275,8 +277,10 @@ def move_on_from(
     steps: Sequence[Counted] = (),
     or_else: Check,
 ) -> tuple[list[Event], Check]:
-    """`move_on` for an owner who knows the number of the last event, and need not wait for it. The check calls `or_else`,
-    which raises, where the owner is stale or the number is."""
+    """`move_on` for an owner who knows the number of the run's last event, and so need not wait for the answer.
+
+    The check calls `or_else`, which raises, when the fence is stale or `last` is not the last number.
+    """
     values = _onward(run_id, facts, steps) | {"held": fence, "last": last}
     return _numbered(facts, last), _count_from.meet(connection, values, or_else)
 
@@ -310,7 +314,7 @@ def insert_events(connection: Connection, run_id: str, numbered: Sequence[Event]
 def append_events(
     connection: Connection, run_id: str, facts: Sequence[Event], *, fence: int | None = None
 ) -> list[Event]:
-    """`move_on` and `insert_events`; no event, nothing is done."""
+    """`move_on` and `insert_events`; without any event nothing is done."""
     if not facts:
         return []
     numbered = move_on(connection, run_id, facts, fence=fence)

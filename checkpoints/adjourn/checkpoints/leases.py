@@ -88,9 +88,10 @@ def claim(
 ) -> int:
     """Become the owner of a run and give the fence to carry. One of several claimants wins.
 
-    `at_once`: by `RECOVER` too before its lease has run out; for who owns the run that it works for, and so knows
-    that its owner is gone.
-    `GO_ON` takes an interrupted run, `RETRY` a failed one, `RECOVER` a running one whose lease ran out.
+    `GO_ON` takes an interrupted run, `RETRY` a failed one, `RECOVER` a running one whose lease has run out.
+    `at_once`: `RECOVER` does not wait for that. It is for whoever owns the run that this one works for, and so knows
+    that its former owner is gone.
+
     Raises `RunNotFound`, `RunBusy` when somebody drives it, `NotResumable` when its status does not allow it.
     """
     statement = _claim_expired if event is RunEvent.RECOVER and not at_once else _claim
@@ -156,7 +157,7 @@ def hold(connection: Connection, run_id: str, fence: int) -> None:
 
 
 def send_hold(connection: Connection, run_id: str, fence: int) -> Check:
-    """`hold`, but for the check that there was such a row."""
+    """`hold`, sent without waiting: the check that it gives raises where `hold` would."""
 
     def lost() -> None:
         raise LeaseLost(run_id, fence)

@@ -2,7 +2,7 @@
 
 This file owns the life cycles. Each table maps a state and an event to the next state; a state without
 a way out has an empty entry. A move that is not in its table raises `IllegalMove` and changes nothing.
-The database holds the same words: the CHECK constraints in `schema.py` are made from these enums, and
+The database holds the same words: the CHECK constraints in `run_schema.py` are made from these enums, and
 each UPDATE of a status names the states it may start from (`sources`).
 """
 

@@ -65,7 +65,7 @@ class CheckpointPut:
         self.send(connection, memory, codec)()
 
     def send(self, connection: Connection, memory: ThreadMemory, codec: Codec) -> Check:
-        """`store`, but for the check that the memory was not behind."""
+        """`store`, sent without waiting: the check that it gives raises `StaleMemory` where `store` would."""
         thread, namespace = know_namespace(connection, memory, self.where.thread_id, self.where.ns)
         check = self._touch(connection, memory, thread)
         parent = self._parent(connection, memory, namespace, codec)
@@ -186,7 +186,7 @@ class WritesPut:
         self.send(connection, memory, codec)()
 
     def send(self, connection: Connection, memory: ThreadMemory, codec: Codec) -> Check:
-        """`store`, but for the check that the memory was not behind."""
+        """`store`, sent without waiting: the check that it gives raises `StaleMemory` where `store` would."""
         thread, namespace = know_namespace(connection, memory, self.where.thread_id, self.where.ns)
         if self.where.checkpoint_id and (head := memory.heads.get((self.where.ns, self.where.checkpoint_id))):
             continue_blocks(connection, memory, self.where.ns, head.references)

@@ -33,8 +33,9 @@ def unowned(
 
     The highest priority first, then the oldest. Those that work for another run are taken over with it.
 
-    - `most_per_person`: leave out runs with which more than so many of the person who started them would be driven at
-      once, by whomever; runs of nobody count for nobody. `most_per_graph`: the same for the graph. None: no limit.
+    - `most_per_person`: how many runs of one person (`started_by`) may be driven at once, whoever drives them; runs
+      beyond that are left out. Runs without a name have no such limit. None: no limit.
+    - `most_per_graph`: the same for all runs of the graph.
     - `taken`: ids that the caller is about to claim. They are left out, and count as driven.
     - `apart`: ids that are left out.
     """

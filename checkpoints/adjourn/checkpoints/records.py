@@ -24,8 +24,9 @@ _encode_ascii = json.JSONEncoder(allow_nan=False).encode
 def to_json(value: Any) -> str | None:
     """JSON text as it is stored; None stays NULL.
 
-    Half a surrogate pair, which no text column takes, is escaped. NaN and infinities, which are no JSON (the default of a
-    parameter may be one), are written as text: what people and models give is refused where it enters.
+    Half a surrogate pair, which no text column takes, is escaped. NaN and infinities, which JSON does not have, are
+    written as text: they can only be an app's own, such as the default of a parameter, since what people and models give
+    is refused where it enters.
     """
     if value is None:
         return None

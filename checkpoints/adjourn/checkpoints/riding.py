@@ -16,8 +16,8 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP
 
 # From a task's end to its checkpoint LangGraph takes 0.3 ms by itself; among fifty threads at once a quarter takes more than 3.
 PATIENCE_S = 0.01
-MISSES = 3  # so many times in a row no put came: this thread's writes no longer wait ...
-ANOTHER_TRY = 16  # ... but for each so-manieth
+MISSES = 3  # after so many times in a row without a put, this thread's writes no longer wait ...
+ANOTHER_TRY = 16  # ... except one in so many
 
 Work = Callable[..., Any]
 
@@ -67,8 +67,8 @@ class Riders:
         return rider.stored
 
     async def acarry(self, work: Work, left: Callable[[], object]) -> bool:
-        """`carry`, without a thread. `left` is called when the caller is cancelled and no put stores it. It may be called
-        twice, and from any thread."""
+        """`carry`, without a thread. `left` is called when the caller is cancelled and no put stores `work`; it may be
+        called twice, and from any thread."""
         loop = asyncio.get_running_loop()
         settled: asyncio.Future[None] = loop.create_future()
         rider = Rider(work, lambda: _tell(loop, settled))

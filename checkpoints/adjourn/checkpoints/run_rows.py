@@ -1,5 +1,5 @@
-"""What belongs to one run, asked for: the rows come when they are called for, so that several queries can be sent in
-one go (`compiled.in_one_go`). `journal` has the same for who needs one of them.
+"""What belongs to one run. Each function sends its query and gives a function that brings the rows, so that several
+queries can go together (`compiled.in_one_go`). Where only one is needed, `journal` has the same as plain reads.
 """
 
 from typing import Any

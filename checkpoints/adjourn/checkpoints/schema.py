@@ -37,8 +37,8 @@ metadata = MetaData(
 )
 
 
-# A database's own types and options would load what SQLAlchemy knows about it: a tenth of a second for those that a
-# process does not use. So MySQL's are named here, and PostgreSQL's options are added when it makes tables.
+# SQLAlchemy's types and options for one database come with all that it knows about that database: a tenth of a second for
+# each that a process does not use. So MySQL's type is named here, and PostgreSQL's options are added when it makes tables.
 
 
 class _LongText(Text):
@@ -53,7 +53,7 @@ class _LongText(Text):
 
 @event.listens_for(metadata, "before_create")
 def _partial_on_postgresql(_target: MetaData, connection: Any, **_settings: Any) -> None:
-    """Let an index that is partial on SQLite be so on PostgreSQL."""
+    """Make each index that is partial on SQLite partial on PostgreSQL too."""
     if connection.dialect.name != "postgresql":
         return
     for index in (one for table in metadata.tables.values() for one in table.indexes):

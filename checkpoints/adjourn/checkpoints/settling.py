@@ -32,7 +32,8 @@ def answer_interrupt(connection: Connection, interrupt: Interrupt, answer: Any, 
 def approve_interrupt(connection: Connection, interrupt: Interrupt, *, by: str) -> dict[str, Any]:
     """Add one approval to an open question that needs several; it stays open. Gives all that it has now.
 
-    The caller holds the run's row. Raises as `answer_interrupt` does, and `AlreadyAnswered` to who agreed before.
+    The caller holds the run's row. Raises as `answer_interrupt` does, and `AlreadyAnswered` when this person has
+    agreed before.
     """
     approvals = interrupt.approvals or {"needed": 1, "of": [], "given": []}
     before = next((one for one in approvals["given"] if one["by"] == by), None)
@@ -122,8 +123,8 @@ def next_expiries(connection: Connection, run_ids: Sequence[str]) -> dict[str, s
 
 
 def settled_runs(connection: Connection, graph: str | None) -> list[str]:
-    """The runs of a graph (None: of all) that wait although no question of theirs, or of those below them, is open, oldest first:
-    their questions expired. Those that work for others go on with these."""
+    """The runs of a graph (None: of all graphs) that wait although neither they nor the runs below them have an open
+    question, oldest first: their questions have expired. Runs that work for others are left out: they go on with these."""
     asked = select(literal(1)).where(  # the index alone tells it
         interrupts.c.run_id == runs.c.id, interrupts.c.state == InterruptState.OPEN.value
     )

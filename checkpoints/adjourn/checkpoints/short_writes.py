@@ -2,7 +2,7 @@
 
 A superstep's transaction takes SQLite half a millisecond, most of it under the interpreter's lock. On a thread it would
 stop the event loop for as long, and with many runs the two would pass the lock to each other at each statement, which
-takes twice as long. What would have to wait, for another writer or for the disk, is a thread's all the same.
+takes twice as long. A write that would have to wait, for another writer or for the disk, goes to a thread all the same.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ Then = Callable[[Any], object]
 
 
 class NotNow(BaseException):
-    """What an event loop's thread does would have to wait; nothing was done. No error: a thread does it in its place."""
+    """A write on an event loop would have to wait; nothing was done. It is no error: a thread does it instead."""
 
 
 class Patience(threading.local):
-    """Whether a thread may wait for locks and other writers: each may, but for an event loop in a short write."""
+    """Whether this thread may wait for locks and other writers. Every thread may, except an event loop's in a short write."""
 
     waits = True
 
@@ -40,7 +40,7 @@ class Patience(threading.local):
 
 
 class Waiting(NamedTuple):
-    """A write that waits in line, for whom, and in which context."""
+    """A write that waits in line, who is told of it, and the context that it runs in."""
 
     work: Callable[[], Any]
     told: "asyncio.Future[Any]"
@@ -49,10 +49,10 @@ class Waiting(NamedTuple):
 
 
 class Line:
-    """The short writes of one event loop, in their order. The first is done at once or by the thread; none of the others
-    goes to the thread meanwhile, or under load all of them would from then on.
+    """The short writes of one event loop, in their order. The first one is done at once, or by the thread. While the thread
+    has it, no other one goes there: under load, all that follow would.
 
-    What is in the line is done, come what may: by the thread when the loop is closed, by `finish` when the database is.
+    Whatever is in the line gets done: by the thread when the loop is closed, by `finish` when the database is.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Line:
             self._patience.waits = True
         try:
             tell([told, then], result, raised)
-        except Exception as error:  # of `then`: not of who only wants to write
+        except Exception as error:  # raised by `then`: no matter of the caller's, who only wants to write
             self.loop.call_exception_handler({"message": "told of a write, and failed", "exception": error})
         if isinstance(raised, KeyboardInterrupt | SystemExit):  # meant for the loop as well
             if not told.cancelled():
@@ -174,8 +174,8 @@ def on_thread(
     *,
     only_reads: bool = False,
 ) -> None:
-    """Work on a thread, and tell the loop. A future of the pool's, chained to one of the loop's, takes three times as long
-    to arrive. What `only_reads` is left undone when nobody waits for it any more."""
+    """Do work on a thread, and tell the loop. A future of the pool, chained to one of the loop, would take three times as
+    long to arrive. Work that `only_reads` is left undone when nobody waits for it any more."""
     if only_reads and waiting[0].cancelled():
         return
     result, raised = context.run(outcome, work)

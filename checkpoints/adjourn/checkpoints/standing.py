@@ -1,7 +1,7 @@
 """How a store stands now: what works, what waits for whom, what was lost. For `adjourn doctor` and for monitoring.
 
-Counts only, each by one statement over an index or over the table of runs, which a hundred thousand runs take some
-tens of milliseconds for. Runs that work for another run are counted with it, and not by themselves.
+Counts only. Each is one statement over an index or over the table of runs, some tens of milliseconds for a hundred
+thousand runs. Runs that work for another run are counted with it, and not by themselves.
 """
 
 from collections.abc import Sequence

@@ -2,11 +2,11 @@
 
 A migration is a module `m0002_what_it_does.py` beside this one, named by the version that it leads to, with one
 function `upgrade(connection)`. It says what changes in the tables and carries the rows over; views are no
-business of it, they are made anew after all migrations. Once released it is never changed: it says how the
+concern of it: they are made anew after all migrations. Once released it is never changed: it says how the
 tables were then, and does not use today's `schema.py`.
 
 On SQLite and PostgreSQL all migrations of an opening are one transaction. MySQL and MariaDB commit each change
-of a table by itself: there, an upgrade that is cut off has to be gone on with from a backup. (A creation that is
+of a table by itself: there, after an upgrade that was cut off, one has to start again from a backup. (A creation that is
 cut off is done again by the next opening: see `setup.py`.)
 """
 
