@@ -83,6 +83,7 @@ def fail(connection: sa.Connection) -> None:
 def opened_with(url: str, *upgrades: Callable[[sa.Connection], None], monkeypatch: pytest.MonkeyPatch) -> Any:
     made = tuple(Migration(version, upgrade) for version, upgrade in enumerate(upgrades, start=2))
     monkeypatch.setattr(setup, "MIGRATIONS", made)
+    monkeypatch.setattr(setup, "VERSION", 1 + len(made))
     return SQLAlchemySaver(url)
 
 

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from store.stored_graphs import config, execute, put
 
 from adjourn.checkpoints.saver import SQLAlchemySaver
-from adjourn.checkpoints.views import read_view, view_names, view_statements
+from adjourn.checkpoints.views import view_names, view_statements
 
 CALLS: Any = [{"id": "c1", "name": "search", "args": {"q": "x"}, "type": "tool_call"}]
 
@@ -118,9 +118,7 @@ def test_every_view_has_a_comment_and_can_be_read(filled: SQLAlchemySaver) -> No
     for statement in statements:
         assert statement.splitlines()[1].startswith("-- "), statement
     for name in view_names():
-        filled.database.read(lambda connection, name=name: read_view(connection, name, 5))
-    with pytest.raises(KeyError):
-        filled.database.read(lambda connection: read_view(connection, "runs; DROP TABLE runs"))
+        select(filled, f"SELECT * FROM {name}")
 
 
 @pytest.mark.parametrize("dialect", ["postgresql", "mysql", "mariadb"])

@@ -128,14 +128,14 @@ class Codec:
         tree = parse(text)
         return self.unpack(tree, finder) if TAG_MARK in text else tree
 
-    def pack(self, value: Any, placer: Placer | None = None) -> Json:
-        """The JSON tree of a value."""
+    def pack(self, value: Any) -> Json:
+        """The JSON tree of a value, messages in place."""
         if is_plain(value):
             try:
                 return orjson.loads(orjson.dumps(value))
             except TypeError:  # as in `encode`
                 pass
-        return _Packing(self, placer).pack(value)
+        return _Packing(self, None).pack(value)
 
     def unpack(self, tree: Json, finder: Finder | None = None) -> Any:
         """The value of a JSON tree. Raises `ValueError` when a tag does not fit its value."""

@@ -28,7 +28,7 @@ from adjourn.checkpoints.put_rows import CheckpointPut, Where
 from adjourn.checkpoints.reading import CheckpointRow, ThreadReader
 from adjourn.checkpoints.records import CallRow
 from adjourn.checkpoints.run_schema import calls, flow_steps, interrupts, runs
-from adjourn.checkpoints.schema import checkpoints, namespaces, threads
+from adjourn.checkpoints.schema import checkpoint_tree, checkpoints, namespaces, threads
 from adjourn.checkpoints.thread_memory import Head, ThreadMemory
 from adjourn.checkpoints.thread_ops import copy_thread
 from adjourn.checkpoints.thread_rows import know_thread
@@ -154,12 +154,9 @@ def checkpoints_of(
 
 
 def _rows(connection: Connection, thread_id: str, before: str | None) -> Iterator[tuple[int, str, int, str]]:
-    tree = threads.join(namespaces, namespaces.c.thread == threads.c.id).join(
-        checkpoints, checkpoints.c.namespace == namespaces.c.id
-    )
     query = (
         sa.select(threads.c.id, checkpoints.c.checkpoint_id, checkpoints.c.step, checkpoints.c.channels)
-        .select_from(tree)
+        .select_from(checkpoint_tree)
         .where(
             threads.c.thread_id == thread_id,
             namespaces.c.ns == "",

@@ -510,10 +510,10 @@ def read_progress(connection: Connection, run_id: str) -> tuple[str, int]:
     return row[0], row[1]
 
 
-def find_run_ids(connection: Connection, beginning: str, limit: int = 5) -> list[str]:
-    """Ids of runs that begin so, newest first."""
+def find_run_ids(connection: Connection, beginning: str) -> list[str]:
+    """Ids of runs that begin so, newest first; five at most, since they are listed to whoever meant one."""
     matching = select(runs.c.id).where(runs.c.id.startswith(beginning, autoescape=True))
-    return list(connection.execute(matching.order_by(runs.c.created_at.desc()).limit(limit)).scalars())
+    return list(connection.execute(matching.order_by(runs.c.created_at.desc()).limit(5)).scalars())
 
 
 def list_runs(

@@ -31,7 +31,7 @@ from pydantic_core import PydanticUndefined
 from adjourn.checkpoints.codec import Codec
 from adjourn.checkpoints.errors import StoredDataError
 from adjourn.checkpoints.registered_types import type_name
-from adjourn.checkpoints.stored_json import TAG_MARK, Json, dump, parse
+from adjourn.checkpoints.stored_json import TAG_MARK, Json, copied, dump, parse
 
 SHORT = 255  # characters of an ID column
 
@@ -222,7 +222,7 @@ class Mould:
         """
         values = self.fields.copy()
         for name in self.containers:
-            values[name] = _copied(values[name])
+            values[name] = copied(values[name])
         if not self.is_whole:
             return self.kind.model_construct(**values)
         message = self.kind.__new__(self.kind)
@@ -232,15 +232,6 @@ class Mould:
         set_field(message, "__pydantic_extra__", {})
         set_field(message, "__pydantic_private__", None)
         return message
-
-
-def _copied(value: Any) -> Any:
-    """A copy of plain data; anything else as it is."""
-    if type(value) is dict:
-        return {key: _copied(member) for key, member in value.items()} if value else {}
-    if type(value) is list:
-        return [_copied(member) for member in value] if value else []
-    return value
 
 
 def _mould(row: MessageRow, codec: Codec) -> Mould:

@@ -16,7 +16,7 @@ from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.hooks import is_frozen
 from adjourn.checkpoints.placing import Placing, continue_blocks
-from adjourn.checkpoints.stored_json import dump, parse
+from adjourn.checkpoints.stored_json import copied, dump, parse
 from adjourn.checkpoints.thread_memory import Head, Reference, ThreadMemory
 from adjourn.checkpoints.thread_rows import StaleMemory, know_namespace
 
@@ -143,17 +143,11 @@ class CheckpointPut:
 
 
 def _own(value: Any) -> Any:
-    """The same value, in containers of its own; one that holds itself as it is, and it is refused when it is stored."""
+    """The value in containers of its own. One that holds itself is given back as it is: storing it refuses it."""
     try:
-        return _copied(value)
+        return copied(value)
     except RecursionError:
         return value
-
-
-def _copied(value: Any) -> Any:
-    if type(value) is list:
-        return [_copied(member) for member in value]
-    return {key: _copied(member) for key, member in value.items()} if type(value) is dict else value
 
 
 def _stale() -> None:

@@ -226,3 +226,8 @@ schema_version = Table(
     CheckConstraint("id = 1", name="one_row"),  # a database has one version
     comment="the version of these tables; a newer program upgrades, an older one refuses",
 )
+
+# Each checkpoint with its namespace and its thread, for statements that look from one to the other.
+checkpoint_tree = threads.join(namespaces, namespaces.c.thread == threads.c.id).join(
+    checkpoints, checkpoints.c.namespace == namespaces.c.id
+)

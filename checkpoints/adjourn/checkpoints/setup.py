@@ -14,7 +14,7 @@ from adjourn.checkpoints.run_schema import runs
 from adjourn.checkpoints.schema import schema_version
 from adjourn.checkpoints.views import create_views, drop_views
 
-VERSION = 1 + len(MIGRATIONS)  # of the tables
+VERSION = 1 + len(MIGRATIONS)  # of the tables, as this program makes them
 LOCK = 6_420_901_177  # names the lock under which PostgreSQL creates and upgrades; any number does
 LOCK_TIMEOUT_S = 60
 CREATING = 0  # the version of a MySQL database whose tables are being made: each of them commits by itself
@@ -32,17 +32,13 @@ def prepare(database: Database) -> int | None:
     """
     # Most openings find everything done, and wait for nobody who writes.
     found = database.read_unprepared(_version)
-    if found == _known():
+    if found == VERSION:
         return found
-    if found is not None and found > _known():
-        raise SchemaVersionError(found, _known())
+    if found is not None and found > VERSION:
+        raise SchemaVersionError(found, VERSION)
     with _turn(database):
         database.write_unprepared(_bring_up)
     return found or None
-
-
-def _known() -> int:
-    return 1 + len(MIGRATIONS)
 
 
 def _version(connection: Connection) -> int | None:
@@ -87,7 +83,7 @@ def _bring_up(connection: Connection) -> None:
         drop_views(connection)
         TABLES.drop_all(connection)
         _create(connection)
-    elif found < _known():
+    elif found < VERSION:
         _upgrade(connection, found)
 
 
@@ -121,7 +117,7 @@ def _commits_by_itself(connection: Connection) -> bool:
 
 
 def _set_version(connection: Connection) -> None:
-    connection.execute(schema_version.update().values(version=_known(), updated_at=now()))
+    connection.execute(schema_version.update().values(version=VERSION, updated_at=now()))
 
 
 def _upgrade(connection: Connection, found: int) -> None:

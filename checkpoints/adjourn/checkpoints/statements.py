@@ -12,6 +12,7 @@ from sqlalchemy.sql import bindparam as bind
 from adjourn.checkpoints.compiled import Statement
 from adjourn.checkpoints.schema import (
     channel_values,
+    checkpoint_tree,
     checkpoint_writes,
     checkpoints,
     messages,
@@ -186,12 +187,9 @@ CHECKPOINT_COLUMNS = (
     checkpoints.c.metadata,
     checkpoints.c.rest,
 )
-_tree = threads.join(namespaces, namespaces.c.thread == threads.c.id).join(
-    checkpoints, checkpoints.c.namespace == namespaces.c.id
-)
 _of_namespace = (
     sa.select(*CHECKPOINT_COLUMNS)
-    .select_from(_tree)
+    .select_from(checkpoint_tree)
     .where(threads.c.thread_id == bind("thread_id"), namespaces.c.ns == bind("ns"))
 )
 newest_checkpoint = _always(_of_namespace.order_by(checkpoints.c.checkpoint_id.desc()).limit(1))
@@ -218,7 +216,7 @@ def list_checkpoints(
     `before`: older than this checkpoint id. `columns`: values that columns of `checkpoints` must have.
     `behind`: go on behind this (checkpoint id, namespace), which was the last row of the page before.
     """
-    query = sa.select(*CHECKPOINT_COLUMNS).select_from(_tree)
+    query = sa.select(*CHECKPOINT_COLUMNS).select_from(checkpoint_tree)
     if thread_id is not None:
         query = query.where(threads.c.thread_id == thread_id)
     if ns is not None:

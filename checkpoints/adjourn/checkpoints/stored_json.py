@@ -50,6 +50,15 @@ def tagged(tag: str, content: Json) -> Json:
     return {TAG: tag, "v": content}
 
 
+def copied(value: Any) -> Any:
+    """The same lists and dicts, in containers of their own; anything else as it is."""
+    if type(value) is dict:
+        return {key: copied(member) for key, member in value.items()} if value else {}
+    if type(value) is list:
+        return [copied(member) for member in value] if value else []
+    return value
+
+
 def expand(ranges: Ranges) -> Iterator[int]:
     """The numbers of ranges, in order."""
     for first, last in ranges:

@@ -15,6 +15,7 @@ from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import StoredDataError, UsageError
 from adjourn.checkpoints.schema import (
     channel_values,
+    checkpoint_tree,
     checkpoint_writes,
     checkpoints,
     messages,
@@ -52,8 +53,7 @@ def has_checkpoints(connection: Connection, thread_id: str) -> bool:
 _has_checkpoints = Statement(
     lambda _: (
         sa.select(checkpoints.c.checkpoint_id)
-        .join(namespaces, namespaces.c.id == checkpoints.c.namespace)
-        .join(threads, threads.c.id == namespaces.c.thread)
+        .select_from(checkpoint_tree)
         .where(threads.c.thread_id == sa.bindparam("of_thread"))
         .limit(1)
     )
@@ -141,11 +141,10 @@ def keep_latest(connection: Connection, thread_ids: Sequence[str]) -> None:
 def threads_of_runs(connection: Connection, run_ids: Sequence[str]) -> list[str]:
     """The threads that hold checkpoints of these runs."""
     found: list[str] = []
-    tree = threads.join(namespaces, namespaces.c.thread == threads.c.id).join(
-        checkpoints, checkpoints.c.namespace == namespaces.c.id
-    )
     for batch in batches(run_ids):
-        query = sa.select(threads.c.thread_id).select_from(tree).where(checkpoints.c.run_id.in_(batch))
+        query = (
+            sa.select(threads.c.thread_id).select_from(checkpoint_tree).where(checkpoints.c.run_id.in_(batch))
+        )
         found += connection.execute(query.distinct()).scalars()
     return list(dict.fromkeys(found))
 

@@ -7,7 +7,6 @@ the milliseconds between two stored times, and `@ranges(column)`, the messages `
 
 import re
 from importlib import resources
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -88,14 +87,3 @@ def _text() -> str:
         .joinpath("views.sql")
         .read_text(encoding="utf-8")
     )
-
-
-def read_view(connection: Connection, name: str, limit: int | None = None) -> list[dict[str, Any]]:
-    """The rows of a view, as dicts, in its order. `limit` None: all.
-
-    Raises `KeyError` when there is no such view.
-    """
-    if name not in view_names():
-        raise KeyError(name)
-    rows = connection.exec_driver_sql(f"SELECT * FROM {name}").mappings()  # a name of views.sql, nothing else
-    return [dict(row) for row in (rows if limit is None else rows.fetchmany(limit))]
