@@ -10,8 +10,17 @@ from docs.blocks import ROOT
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from adjourn.nodes.masking import DEFAULT, Masker, Rule, mask, mask_text
+from adjourn.nodes.masking import DEFAULT, Masker, Rule
 from adjourn.nodes.masking_secrets import lower
+
+
+def mask_text(text, rules=DEFAULT):
+    return Masker(rules).text(text)
+
+
+def mask(data, rules=DEFAULT):
+    return Masker(rules).data(data)
+
 
 MASKED = [
     # e-mail

@@ -74,7 +74,7 @@ def read_current(database: Database, run_id: str) -> Run:
 
 
 async def aread_current(database: Database, run_id: str) -> Run:
-    """`read_current`, for who can await."""
+    """`read_current`, for async callers."""
     run = await database.aread(lambda connection: read_run(connection, run_id))
     due = _overdue(run.interrupts) if run.status == RunStatus.INTERRUPTED else []
     if not due:
@@ -94,16 +94,16 @@ async def asked(database: Database, run_id: str) -> tuple[Sequence[Interrupt], S
     return found, told
 
 
-def sweep(database: Database, *, limit: int | None = AT_ONCE) -> Sequence[str]:
-    """Close what is overdue in the whole store; `limit` None: all of it. Gives the runs that were tended to."""
-    due = database.read(lambda connection: settling.overdue_runs(connection, limit=limit))
+def sweep(database: Database) -> Sequence[str]:
+    """Close what is overdue in the whole store, of the `AT_ONCE` runs that are longest overdue. Gives these runs."""
+    due = database.read(lambda connection: settling.overdue_runs(connection, limit=AT_ONCE))
     for run_id in due:
         database.write(lambda connection, run_id=run_id: expire(connection, run_id))  # type: ignore[misc]
     return due
 
 
 async def asweep(database: Database, *, limit: int | None = AT_ONCE) -> Sequence[str]:
-    """`sweep`, for who can await."""
+    """`sweep`, for async callers; `limit`: of so many runs, None: of all."""
     due = await database.aread(lambda connection: settling.overdue_runs(connection, limit=limit))
     for run_id in due:
         await database.awrite(lambda connection, run_id=run_id: expire(connection, run_id))  # type: ignore[misc]

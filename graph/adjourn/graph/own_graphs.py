@@ -63,14 +63,14 @@ def from_langgraph(
     return join(nodes, name=name or graph.get_name(), table=OWN, start=OWN_START)
 
 
-def adopted(graph: Any, *, limits: Limits | None = None, name: str | None = None) -> Graph:
+def adopted(graph: Any, *, limits: Limits | None = None) -> Graph:
     """The graph itself where it has nodes of ours, else what `from_langgraph` makes of it.
 
     Raises `UsageError` for what is no graph that can be driven.
     """
     channels = graph.builder.channels if isinstance(graph, CompiledStateGraph) else {}
     if not all(one in channels for one in _OURS):
-        return from_langgraph(graph, limits=limits, name=name)
+        return from_langgraph(graph, limits=limits)
     if len(list(nodes_of(graph, FlowNode))) > 1:
         raise UsageError(
             "a run has one flow, and this graph has two; let each be a run of its own: "

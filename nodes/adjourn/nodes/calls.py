@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-from adjourn.checkpoints.lifecycle import CallState
+from adjourn.checkpoints.lifecycle import FINAL
 
 
 class Call(TypedDict):
@@ -43,4 +43,4 @@ class Question(TypedDict):
 
 def is_final(call: Call) -> bool:
     """Whether the call has its outcome."""
-    return call["state"] not in (CallState.PLANNED, CallState.STARTED, CallState.WAITING)
+    return call["state"] in FINAL

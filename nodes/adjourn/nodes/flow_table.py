@@ -189,14 +189,12 @@ class FlowTable:
         """Its place, from 1: the ordinary steps first."""
         return [*self.order, *(one for one in self.steps if one not in self.order)].index(name) + 1
 
-    def mermaid(self, marks: Mapping[str, str] | None = None) -> str:
-        """The flow as a mermaid diagram; `marks` gives the class of steps: done, running, failed, skipped."""
+    def mermaid(self) -> str:
+        """The flow as a mermaid diagram."""
         lines = ["flowchart TD", "    start([start])"]
         lines += [f"    {_box(one)}" for one in self.steps.values()]
         lines.append("    done([done])")
         lines += [f"    {edge}" for edge in self._edges()]
-        for name, mark in (marks or {}).items():
-            lines.append(f"    class {_id(name)} {mark}")
         return "\n".join(lines)
 
     def _edges(self) -> Iterable[str]:

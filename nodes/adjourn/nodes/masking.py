@@ -1,8 +1,8 @@
 """What neither the model, nor an event, nor the database may see is replaced by its kind (C-73). Pure.
 
-`ops@corp.com` becomes `[email]`, `password=hunter2` becomes `password=[secret]`. Masking is linear in the
-text, changes nothing when it is repeated, and never raises: what a rule cannot read is withheld; a stack trace that is a tool's data stays.
-Masked before it is written as JSON, data stays JSON: mask values with `mask`, and plain text with `mask_text`.
+`ops@corp.com` becomes `[email]`, `password=hunter2` becomes `password=[secret]`. Masking is linear in the text, changes
+nothing when it is repeated, and never raises: what a rule cannot read is withheld. A stack trace that is a tool's data
+stays. Data is masked before it is written as JSON, so that it stays JSON: `Masker.data` masks values, `Masker.text` text.
 """
 
 import logging
@@ -160,23 +160,6 @@ class Masker:
         if not isinstance(key, str) or key.replace("_", "").isalpha():
             return key
         return self.text(key)
-
-
-def mask_text(text: str, rules: Sequence[Rule] = DEFAULT) -> str:
-    """`text` with what the rules find replaced; see `Masker.text`."""
-    return _masker(rules).text(text)
-
-
-def mask(value: Any, rules: Sequence[Rule] = DEFAULT) -> Any:
-    """JSON data with its strings masked; see `Masker.data`."""
-    return _masker(rules).data(value)
-
-
-_BY_DEFAULT = Masker()
-
-
-def _masker(rules: Sequence[Rule]) -> Masker:
-    return _BY_DEFAULT if rules is DEFAULT else Masker(rules)
 
 
 def _replaced(text: str, spans: Iterable[Span], by: str) -> str:

@@ -42,15 +42,15 @@ class Search:
         held = Counter(word for words in self._words.values() for word in words)
         self._weight = {word: math.log(1 + len(texts) / count) for word, count in held.items()}
 
-    def best(self, query: str, count: int = FOUND) -> list[str]:
-        """The names of at most `count` texts, the best first; none that shares no word with the query."""
+    def best(self, query: str) -> list[str]:
+        """The names of the `FOUND` texts that fit best, the best first; none that shares no word with the query."""
         wanted = set(words_of(query))
         scores = {
             name: sum(self._weight[word] * (1 + math.log(words[word])) for word in wanted & words.keys())
             for name, words in self._words.items()
         }
         ranked = sorted((name for name in scores if scores[name] > 0), key=lambda name: -scores[name])
-        return ranked[:count]
+        return ranked[:FOUND]
 
 
 def searched(tools: Iterable[Tool]) -> list[Tool]:

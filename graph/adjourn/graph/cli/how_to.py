@@ -52,20 +52,20 @@ def _example(field: Schema, whole: Schema, wished: str | None) -> str:
     return listed[0] if listed else "VALUE"
 
 
-def show_question(screen: Screen, question: Interrupt, *, indent: int = 2, flags: bool = True) -> None:
+def show_question(screen: Screen, question: Interrupt, *, flags: bool = True) -> None:
     """A question: who asks, why, about what. `flags`: also what the flags that answer it take."""
     path = f"[{question.path}] " if question.path else ""
     head = f"{path}{question.type}  {question.tool}"
-    screen.line(("? ", "yellow"), (question.id, "bold"), f"  {head}", indent=indent)
+    screen.line(("? ", "yellow"), (question.id, "bold"), f"  {head}", indent=2)
     if question.reason:
-        screen.line(question.reason, indent=indent + 2)
+        screen.line(question.reason, indent=4)
     if question.arguments:
-        screen.line(f"{screen.say('arguments')}: {short(question.arguments)}", indent=indent + 2)
+        screen.line(f"{screen.say('arguments')}: {short(question.arguments)}", indent=4)
     for told in (approvals_of(screen, question), expiry_of(screen, question)):
         if told:
-            screen.line((told, "yellow"), indent=indent + 2)
+            screen.line((told, "yellow"), indent=4)
     if flags:
-        _show_what_flags_take(screen, question, indent + 2)
+        _show_what_flags_take(screen, question, 4)
 
 
 def expiry_of(screen: Screen, question: Interrupt) -> str:
