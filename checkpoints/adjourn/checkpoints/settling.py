@@ -1,7 +1,7 @@
 """How a question is closed: answered, agreed to by several, expired, passed over. Each move is made once.
 
-Each function takes the connection of the caller's transaction, and moves the row only from where the move is
-allowed: of two answers, or of an answer and an expiry, at the same moment one wins.
+Functions take the connection of the caller's transaction, and move a row only from where the move is allowed: of two
+answers, or of an answer and an expiry, at the same moment one wins.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, and_, func, literal, or_, sele
 from adjourn.checkpoints import family
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import AlreadyAnswered, Expired
+from adjourn.checkpoints.events import InterruptAnswered
 from adjourn.checkpoints.journal import write_audit
 from adjourn.checkpoints.lifecycle import INTERRUPT_MOVES, InterruptState, RunStatus, sources
 from adjourn.checkpoints.records import Interrupt, to_json
@@ -68,6 +69,22 @@ def close_interrupt(
     if closed:
         write_audit(connection, interrupt.run_id, state.value, by=by, interrupt_id=interrupt.id)
     return closed
+
+
+def event_of(
+    interrupt: Interrupt, state: InterruptState, *, by: str | None, answer: Any = None
+) -> InterruptAnswered:
+    """The event that tells of a question that came to `state`; `open`: it has one more of the approvals that it needs."""
+    return InterruptAnswered(
+        run_id=interrupt.run_id,
+        path=interrupt.path,
+        step=interrupt.step,
+        interrupt_id=interrupt.id,
+        call_id=interrupt.call_id,
+        state=state.value,
+        answer=answer,
+        by=by,
+    )
 
 
 def _close(

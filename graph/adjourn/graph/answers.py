@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from adjourn.checkpoints import family, journal, leases, settling
 from adjourn.checkpoints.errors import AlreadyAnswered, Expired, InterruptNotFound, NotResumable, RunBusy
-from adjourn.checkpoints.events import Event, InterruptAnswered
+from adjourn.checkpoints.events import Event
 from adjourn.checkpoints.lifecycle import InterruptState, InterruptType, RunEvent, RunStatus
 from adjourn.checkpoints.records import Interrupt, RunRow
 from adjourn.checkpoints.sealed import hidden
@@ -84,7 +84,7 @@ def accept(
     events: list[Event] = []
     for of in dict.fromkeys(one.run_id for one in given):
         told = [
-            _answered(one, checks[of].shown(stored[one.id]), by, states[one.id])
+            settling.event_of(one, states[one.id], by=by, answer=checks[of].shown(stored[one.id]))
             for one in given
             if one.run_id == of
         ]
@@ -133,16 +133,3 @@ def to_question(row: Interrupt) -> Question:
         "payload": row.payload,
         "response_schema": row.response_schema,
     }
-
-
-def _answered(question: Interrupt, answer: Any, by: str | None, state: InterruptState) -> InterruptAnswered:
-    return InterruptAnswered(
-        run_id=question.run_id,
-        path=question.path,
-        step=question.step,
-        interrupt_id=question.id,
-        call_id=question.call_id,
-        state=state.value,
-        answer=answer,
-        by=by,
-    )

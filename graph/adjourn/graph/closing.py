@@ -18,7 +18,7 @@ from adjourn.checkpoints.lifecycle import (
     StopReason,
 )
 from adjourn.checkpoints.records import CallRow, Interrupt, RunRow
-from adjourn.graph.expiring import closed_event, expire
+from adjourn.graph.expiring import expire
 from adjourn.graph.run_log import tool_result
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.observations import success
@@ -50,7 +50,7 @@ def close_waiting(
     reason, closed, code = _CLOSED[event]
     asked = journal.read_interrupts(connection, run.id)
     facts: list[Event] = [
-        closed_event(run, one, closed, by=by)
+        settling.event_of(one, closed, by=by)
         for one in asked
         if one.state == InterruptState.OPEN and settling.close_interrupt(connection, one, closed, by=by)
     ]

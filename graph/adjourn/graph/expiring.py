@@ -10,9 +10,9 @@ from sqlalchemy import Connection
 
 from adjourn.checkpoints import family, journal, settling
 from adjourn.checkpoints.database import Database, now
-from adjourn.checkpoints.events import Event, InterruptAnswered
+from adjourn.checkpoints.events import Event
 from adjourn.checkpoints.lifecycle import InterruptState, RunStatus
-from adjourn.checkpoints.records import Interrupt, RunRow
+from adjourn.checkpoints.records import Interrupt
 from adjourn.graph.reading import read_run
 from adjourn.graph.run import Run
 
@@ -34,22 +34,7 @@ def expire(connection: Connection, run_id: str) -> list[Event]:
         if one.is_overdue(at) and settling.close_interrupt(connection, one, InterruptState.EXPIRED, by=None)
     ]
     return journal.append_events(
-        connection, run_id, [closed_event(run, one, InterruptState.EXPIRED) for one in due]
-    )
-
-
-def closed_event(
-    run: RunRow, question: Interrupt, state: InterruptState, *, by: str | None = None
-) -> InterruptAnswered:
-    """The event of a question that was closed without an answer."""
-    return InterruptAnswered(
-        run_id=run.id,
-        path=run.path,
-        step=question.step,
-        interrupt_id=question.id,
-        call_id=question.call_id,
-        state=state.value,
-        by=by,
+        connection, run_id, [settling.event_of(one, InterruptState.EXPIRED, by=None) for one in due]
     )
 
 

@@ -16,7 +16,7 @@ from adjourn.checkpoints import journal
 from adjourn.checkpoints.codec import Codec
 from adjourn.checkpoints.database import Database, now
 from adjourn.checkpoints.errors import CheckpointNotFound, UsageError, WouldRepeat
-from adjourn.checkpoints.events import Event, RunStarted, StepStarted
+from adjourn.checkpoints.events import Event
 from adjourn.checkpoints.forking import copy_flow, copy_up_to, must_be_new, writes_since
 from adjourn.checkpoints.lifecycle import CallState, ErrorCode, InterruptType, RunStatus
 from adjourn.checkpoints.records import CallRow, RunRow
@@ -89,7 +89,7 @@ class Forker:
         ledger = journal.read_calls(connection, original.id, step=state.get("step", 0))
         if wanted.message is not None:
             copied.go_on_with({"run_id": "", "messages": _closed(original, state, ledger, log)})
-            return journal.append_events(connection, run.id, _first_events(run, 1))
+            return journal.append_events(connection, run.id, starts.first_events(run))
         changes = _renamed(original, run, state)
         copied.go_on_with(changes)
         _write_ledger(connection, {**state, **changes}, ledger, log)
@@ -98,25 +98,13 @@ class Forker:
             moment = copied.found.checkpoint["ts"]
             copy_flow(connection, original.id, run.id, at=at, done=done, moment=moment)
         asks_model = state.get("outcome", "model") == "model"
-        return journal.append_events(connection, run.id, _first_events(run, step + asks_model))
+        return journal.append_events(connection, run.id, starts.first_events(run, step + asks_model))
 
 
 def _note(connection: Connection, original: RunRow, run: RunRow, repeats: Sequence[str]) -> None:
     begun = {"from": original.id, "checkpoint": run.forked_at, "repeats": list(repeats)}
     journal.write_audit(connection, run.id, "started", by=run.started_by, data=begun)
     journal.write_audit(connection, original.id, "forked", by=run.started_by, data={"to": run.id, **begun})
-
-
-def _first_events(run: RunRow, step: int) -> list[Event]:
-    told = RunStarted(
-        run_id=run.id,
-        path=run.path,
-        thread_id=run.thread_id,
-        graph=run.graph,
-        input=run.input,
-        started_by=run.started_by,
-    )
-    return [told, StepStarted(run_id=run.id, path=run.path, step=step)]
 
 
 # -- what the original has written since

@@ -50,10 +50,12 @@ def keyring_of(database: Database, given: str | Sequence[str] | None, secret: Se
     return ring
 
 
-def takers_of(graph: Graph) -> list[str]:
+def tools_with_secrets(graph: Graph) -> list[str]:
     """The tools of a graph, and of the specialists that it can reach, that take a secret."""
     below = specialists_of(graph)
-    inner = [] if below is None else [name for one in below.graphs.values() for name in takers_of(one)]
+    inner = (
+        [] if below is None else [name for one in below.graphs.values() for name in tools_with_secrets(one)]
+    )
     return [one.name for one in tools_of(graph).values() if one.secret] + inner
 
 

@@ -40,7 +40,7 @@ from adjourn.graph.graph_parts import (
     signature_of,
     tools_of,
 )
-from adjourn.graph.keys import check_openable, has_key_file, keyring_of, takers_of
+from adjourn.graph.keys import check_openable, has_key_file, keyring_of, tools_with_secrets
 from adjourn.graph.line import WAIT_S, Busy, Lines, as_busy
 from adjourn.graph.logbook import log_event
 from adjourn.graph.may_answer import MayAnswer, refusal
@@ -98,7 +98,7 @@ class Owning:
         self.tools = tools_of(graph)
         self.masker = masker_of(graph)
         self._key = key
-        self._secret = takers_of(graph)
+        self._secret = tools_with_secrets(graph)
         self._keyring: Keyring | None = None
         if not has_key_file(self.database, key):  # a key that is missing or wrong is told now
             self._keyring = keyring_of(self.database, key, self._secret)

@@ -24,7 +24,7 @@ from adjourn.nodes.model import ModelNode
 from adjourn.nodes.models import chat_model
 from adjourn.nodes.permission import Mode, Permission, Rule
 from adjourn.nodes.spending import Prices
-from adjourn.nodes.state import LongState, Outcome
+from adjourn.nodes.state import LongState, Route
 from adjourn.nodes.tool import Tool
 from adjourn.nodes.tool_search import find_tool, searched
 from adjourn.nodes.tools import ToolsNode
@@ -128,7 +128,7 @@ class Shown(CompiledStateGraph[Any, Any, Any, Any]):
 class _Word(TypedDict):
     """What a route needs to know of the state."""
 
-    outcome: Outcome
+    outcome: Route
 
 
 class _Route(Runnable[_Word, str]):

@@ -186,6 +186,7 @@ class RunLog:
         self._items.append(_Item(told, write, journal.Counted(step_row, facts.counted)))
 
     def _step_row(self, facts: StepFacts, calls: int) -> StepRow:
+        usage = facts.usage
         return StepRow(
             run_id=self.run.id,
             step=facts.step,
@@ -193,11 +194,11 @@ class RunLog:
             model=facts.model,
             message_id=facts.message_id,
             latency_ms=facts.latency_ms,
-            input_tokens=facts.input_tokens,
-            output_tokens=facts.output_tokens,
-            cached_tokens=facts.cached_tokens,
-            cache_write_tokens=facts.cache_write_tokens,
-            reasoning_tokens=facts.reasoning_tokens,
+            input_tokens=usage.input_tokens if usage else None,
+            output_tokens=usage.output_tokens if usage else None,
+            cached_tokens=usage.cached_tokens if usage else None,
+            cache_write_tokens=usage.cache_write_tokens if usage else None,
+            reasoning_tokens=usage.reasoning_tokens if usage else None,
             cost=facts.cost,
             calls=calls,
             started_at=facts.started_at,

@@ -124,6 +124,19 @@ def store(connection: Connection, run: RunRow, masker: Masker | None = None) -> 
         if live is not None:
             raise RunBusy.of(live)
         raise UsageError(f"there is a run {run.id!r} already")
+    first = first_events(run)
+    with in_one_go(connection):
+        begun, check = journal.move_on_from(
+            connection, run.id, first, fence=run.fence, last=run.last_event, or_else=_impossible
+        )
+        journal.write_audit(connection, run.id, "started", by=run.started_by)
+        journal.insert_events(connection, run.id, begun)
+    check()
+    return begun
+
+
+def first_events(run: RunRow, step: int = 1) -> list[Event]:
+    """What is told when a run begins: that it is there, and that the model is asked for this step."""
     told = RunStarted(
         run_id=run.id,
         path=run.path,
@@ -132,15 +145,7 @@ def store(connection: Connection, run: RunRow, masker: Masker | None = None) -> 
         input=run.input,
         started_by=run.started_by,
     )
-    first = StepStarted(run_id=run.id, path=run.path, step=1)
-    with in_one_go(connection):
-        begun, check = journal.move_on_from(
-            connection, run.id, [told, first], fence=run.fence, last=run.last_event, or_else=_impossible
-        )
-        journal.write_audit(connection, run.id, "started", by=run.started_by)
-        journal.insert_events(connection, run.id, begun)
-    check()
-    return begun
+    return [told, StepStarted(run_id=run.id, path=run.path, step=step)]
 
 
 def _impossible() -> None:

@@ -143,17 +143,12 @@ class Asking:
 
     def facts(self, turn: Turn, message_id: str | None, cost: float, *, counted: bool) -> StepFacts:
         """What the steps table keeps."""
-        usage = turn.usage
         return StepFacts(
             step=self.step,
             model=turn.model or self.model.name,
             message_id=message_id,
             latency_ms=round((time.monotonic() - self.began) * 1000),
-            input_tokens=usage.input_tokens if usage else None,
-            output_tokens=usage.output_tokens if usage else None,
-            cached_tokens=usage.cached_tokens if usage else None,
-            cache_write_tokens=usage.cache_write_tokens if usage else None,
-            reasoning_tokens=usage.reasoning_tokens if usage else None,
+            usage=turn.usage,
             cost=cost,
             counted=counted,
             started_at=self.started_at,

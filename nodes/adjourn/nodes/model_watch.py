@@ -96,7 +96,7 @@ class ModelWatch(BaseCallbackHandler):
         if asked is not None:
             facts = self._facts(asked, response)
             with self._lock:
-                self._tokens += (facts.input_tokens or 0) + (facts.output_tokens or 0)
+                self._tokens += facts.usage.total_tokens if facts.usage else 0
                 self._cost += facts.cost
             written = self._run.ledger.model_called(facts)
             self._storing.append(asyncio.run_coroutine_threadsafe(written, self._loop))
@@ -118,11 +118,7 @@ class ModelWatch(BaseCallbackHandler):
             model=str(named or asked.model),
             message_id=None,
             latency_ms=round((time.monotonic() - asked.began) * 1000),
-            input_tokens=usage.input_tokens if usage else None,
-            output_tokens=usage.output_tokens if usage else None,
-            cached_tokens=usage.cached_tokens if usage else None,
-            cache_write_tokens=usage.cache_write_tokens if usage else None,
-            reasoning_tokens=usage.reasoning_tokens if usage else None,
+            usage=usage,
             cost=cost_of(usage, (named, asked.model), self._prices),
             counted=True,
             started_at=asked.started_at,

@@ -15,6 +15,7 @@ from langchain_core.runnables import RunnableConfig
 
 from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.events import Event
+from adjourn.nodes.assembly import Usage
 from adjourn.nodes.attempt import Places
 from adjourn.nodes.calls import Call, Question
 from adjourn.nodes.clock import Clock
@@ -32,7 +33,7 @@ RUN_KEY = "__adjourn_run"
 
 @dataclass(frozen=True, slots=True)
 class StepFacts:
-    """What is written down about one model call. Times are ISO 8601, UTC; tokens are None where nobody told them.
+    """What is written down about one model call. Times are ISO 8601, UTC; `usage` is None where nobody told it.
 
     `counted`: False for the call outside the count, at the end (C-57).
     """
@@ -41,11 +42,7 @@ class StepFacts:
     model: str
     message_id: str | None
     latency_ms: int
-    input_tokens: int | None
-    output_tokens: int | None
-    cached_tokens: int | None
-    cache_write_tokens: int | None
-    reasoning_tokens: int | None
+    usage: Usage | None
     cost: float
     counted: bool
     started_at: str

@@ -14,7 +14,7 @@ from adjourn.nodes.calls import Call
 from adjourn.nodes.counters import Counters, kept, log_of, new_counters
 from adjourn.nodes.flow_state import FlowState
 
-Outcome = Literal["model", "tools", "ask", "finish"]
+Route = Literal["model", "tools", "ask", "finish"]
 
 
 class RunState(TypedDict, total=False):
@@ -24,7 +24,7 @@ class RunState(TypedDict, total=False):
     run_id: str
     step: int  # model calls so far
     calls: list[Call]  # the plan of the current step
-    outcome: Outcome  # where the last node wants to go
+    outcome: Route  # where the last node wants to go
     stop_reason: str | None
     note: str | None  # what the runtime tells the model in the next request only
     counters: Counters  # what the run has spent and done so far: see `counters_of`

@@ -36,8 +36,7 @@ from adjourn.nodes.plan import next_batch, waiting
 from adjourn.nodes.questions import declared_question, make_question, repeats_a_doubt, returned_question
 from adjourn.nodes.run_context import RunContext, run_context
 from adjourn.nodes.standing import left_s, standing_of
-from adjourn.nodes.state import Outcome as Route
-from adjourn.nodes.state import RunState, last_assistant
+from adjourn.nodes.state import Route, RunState, last_assistant
 from adjourn.nodes.stopping import in_doubt, stopped
 from adjourn.nodes.telling import tell
 from adjourn.nodes.texts import say
