@@ -121,12 +121,12 @@ class Answering(Owning):
         on_begun: OnBegun | None = None,
         here: bool | None = None,
     ) -> Run:
-        """Take over a run whose owner died, after its lease, and go on from what is stored (C-91); or one whose
-        questions have all expired. `here` False: leave it to workers; None: to them only where a detached runner finds
-        its questions expired.
+        """Take over a run whose owner died, after its lease, and go on from what is stored (C-91); or let a run go on
+        whose questions have all expired.
 
-        Raises `RunBusy` while the lease holds, `NotResumable` for a run that does not run, and `WrongGraph` and `KeyLost`
-        as `resume` does, and `UsageError` for a `by` that is no name.
+        `here` False: leave it to workers; None: only a run with expired questions is left to them, and only by a detached
+        runner. Raises `RunBusy` while the lease holds, `NotResumable` for a run that does not run, `WrongGraph` and
+        `KeyLost` as `resume` does, and `UsageError` for a `by` that is no name.
         """
         check_name("by", by)
         run = await self._mine(run_id)

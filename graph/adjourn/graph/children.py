@@ -50,7 +50,7 @@ class Family:
         self._runners: dict[str, Owning] = {}
 
     def runner(self, name: str) -> "Owning":
-        """The runner of a specialist. Raises `KeyError` for a name that there is none of."""
+        """The runner of a specialist. Raises `KeyError` for a name that no specialist has."""
         if self.specialists is None:
             raise KeyError(name)
         if name not in self._runners:
@@ -58,7 +58,7 @@ class Family:
         return self._runners[name]
 
     def at(self, run: RunRow, path: str) -> "Owning":
-        """The runner of a run of this family; `path` is its own. Raises `WrongGraph` where the app has none such."""
+        """The runner of the run of this family that has this `path`. Raises `WrongGraph` where the app has no such one."""
         runner = self._runner
         try:
             for name in path.removeprefix(run.path).strip("/").split("/"):
@@ -162,8 +162,8 @@ class Working:
     def _beginning(self, runner: "Owning", row: RunRow, name: str) -> Callable[[Connection], Begun]:
         """How the child begins, or goes on: told in the transaction that does it.
 
-        The run above is held in it: of two owners of that run, the one that lost it neither makes a child nor takes one
-        from the other, and tasks that are handed out at once are counted one after the other.
+        The row of the run above is held in it. So an owner that has lost that run neither makes a child nor takes one from
+        the new owner, and tasks that are handed out at the same moment are counted one after the other.
         """
 
         def begin(connection: Connection) -> Begun:

@@ -23,7 +23,9 @@ VARIABLE = "ADJOURN_KEY"
 
 log = logging.getLogger("adjourn.run")
 
-_IN_MEMORY: WeakKeyDictionary[Database, str] = WeakKeyDictionary()  # the key of a store that nobody keeps
+_IN_MEMORY: WeakKeyDictionary[Database, str] = (
+    WeakKeyDictionary()
+)  # the keys of databases in memory; they go with them
 
 
 def keyring_of(database: Database, given: str | Sequence[str] | None, secret: Sequence[str]) -> Keyring:
@@ -51,7 +53,7 @@ def keyring_of(database: Database, given: str | Sequence[str] | None, secret: Se
 
 
 def tools_with_secrets(graph: Graph) -> list[str]:
-    """The tools of a graph, and of the specialists that it can reach, that take a secret."""
+    """The names of the tools that take a secret, in a graph and in those of the specialists that it can reach."""
     below = specialists_of(graph)
     inner = (
         [] if below is None else [name for one in below.graphs.values() for name in tools_with_secrets(one)]

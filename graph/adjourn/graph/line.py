@@ -71,8 +71,8 @@ class Lines:
     ) -> T:
         """What `attempt` gives, made when it is our turn; it calls what it is given when its run has begun.
 
-        `end_of` gives the end of a run that this process drives. Who is cancelled while waiting leaves nothing
-        behind. Raises `RunBusy` after `wait_s` seconds.
+        `end_of` gives the end of a run that this process drives. A caller that is cancelled while it waits leaves
+        nothing behind. Raises `RunBusy` after `wait_s` seconds.
         """
         until = time.monotonic() + wait_s
         async with self.first(thread_id, until) as place:

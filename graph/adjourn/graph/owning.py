@@ -236,8 +236,10 @@ class Owning:
         here: bool | None = None,
         short: bool = True,
     ) -> Run:
-        """Begin a run in one transaction and drive it, all behind a shield; or leave it to others. `here` None: a
-        detached runner leaves it. `short` False: to begin takes long, as a copy of a thread does.
+        """Begin a run in one transaction and drive it, all behind a shield; or leave it to others.
+
+        `here`: whether it is driven here; None: unless the runner is detached. `short` False: the transaction takes long,
+        as that which copies a thread does.
 
         A cancel from outside sets the run's own signal, waits until the run has written its end, and then
         goes on (C-62): from the claim on there is no moment in which a run could be left without its owner.

@@ -132,8 +132,11 @@ class _Word(TypedDict):
 
 
 class _Route(Runnable[_Word, str]):
-    """Where the outcome of a node leads. LangGraph wraps a function in a task of its own, with its own trace, which costs a
-    tenth of a superstep; and it reads all of the state for what does not say, as a function does, what it takes."""
+    """Where the outcome of a node leads.
+
+    Not a plain function: LangGraph would wrap it in a task of its own, with its own trace, which costs a tenth of a
+    superstep. The annotation says which part of the state is read, as it does for a function; without it, all of it is.
+    """
 
     name = "route"
 

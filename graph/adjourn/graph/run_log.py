@@ -1,7 +1,7 @@
 """The ledger of one run that is being driven: from calls and outcomes to rows and events.
 
-What belongs to a whole superstep waits here and is stored by the saver in the transaction of that
-superstep's checkpoint, together with its events. What must be durable earlier has its own transaction.
+What belongs to a whole superstep waits here, and the saver stores it in the transaction of that superstep's
+checkpoint, together with its events. What must be durable earlier has its own transaction.
 Both check the fence first. Events are handed to the listener after their commit, in the order of their numbers.
 """
 
@@ -115,9 +115,9 @@ class RunLog:
         return True
 
     def left_over(self) -> Sequence[Held]:
-        """Writes that no checkpoint came for; they are the caller's to store now.
+        """Writes that no checkpoint came for: the caller has to store them now.
 
-        None while rows still ride: the task that gave them runs again, and its writes with it.
+        Empty while rows still ride: the task that gave those runs again, and makes its writes again.
         """
         held, self._held = self._held, []
         return [] if self._has_rows() else held

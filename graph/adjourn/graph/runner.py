@@ -73,13 +73,15 @@ class Runner(TimeTravel):
     ) -> Run:
         """Start a run with the user's message and drive it until it ends, waits for a person, or fails.
 
-        `thread_id` None: a new conversation. On a thread that waits, the open questions are closed as
-        dismissed and the message starts a new run (C-50). `priority`, from -1000 to 1000: of the runs that wait for a
-        worker, the highest is taken first. `on_begun` is called once with the run's row, when it
-        is stored. `admit` is called before, in the same transaction, and what it raises refuses the run.
-        Raises `RunBusy` when the thread has a run that works (C-86), `UsageError` for a message or a priority that
-        is none. `busy` is
-        the runner's if None: a message that waits in line finds the thread as the run before it leaves it.
+        - `thread_id`: None: a new conversation. On a thread that waits, the open questions are closed as dismissed and
+          the message starts a new run (C-50).
+        - `priority`: from -1000 to 1000; of the runs that wait for a worker, the highest is taken first.
+        - `busy`: what becomes of the message when the thread's run works (C-86); None: as the runner was told. One that
+          waits in line finds the thread as the run before it leaves it.
+        - `admit`: called in the transaction that stores the run, before it is stored; what it raises refuses the run.
+        - `on_begun`: called once with the run's row, when it is stored.
+
+        Raises `RunBusy` when the thread has a run that works, and `UsageError` for a message or a priority that is none.
         """
         waits = self.busy if busy is None else as_busy(busy)
         run = self.new_row(message, thread_id=thread_id, by=by, run_id=run_id, priority=priority)

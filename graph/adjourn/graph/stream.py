@@ -1,7 +1,7 @@
 """Events to listeners, live and from the database, as one sequence.
 
-What is stored is never lost: a listener that lags is given a bounded memory, and reads from the database what did
-not fit. `text_delta` is not stored. It reaches listeners of the process that drives the run, and a slow one misses
+No stored event is lost: a listener that lags has a bounded memory, and reads from the database what did not fit
+into it. `text_delta` is not stored. It reaches listeners of the process that drives the run, and a slow one misses
 some; the `message` that follows holds the whole text.
 """
 
@@ -220,7 +220,7 @@ async def follow_live(
 
 
 def _place(one: Heard, after: int) -> int:
-    """Whether an event comes next after number `after`: 0; or is past: below 0; or ahead of what is missing."""
+    """Where an event stands against the number `after`: 0: it comes next; below 0: it is past; above: some are missing."""
     before = one.behind if one.event.number is None else one.event.number - 1
     return 0 if before is None else before - after
 

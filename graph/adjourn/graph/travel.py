@@ -50,11 +50,13 @@ class TimeTravel(Answering):
         """Begin a new run where another one stood at a checkpoint, and drive it (C-92).
 
         It has a thread of its own, copied up to there, and a ledger of its own; the other run is left as it is. What
-        people answered before stands, but for agreements: those were given to the other run, and are asked for again.
-        `checkpoint`: its id, or its number in the history; None: the newest. `message`: what was open there is closed, and the message starts the new
-        run; None: it goes on as the other could have. Who forks (`by`) is who started it.
-
+        people answered before stands, except agreements: those were given to the other run, and are asked for again.
         The runs of specialists are not forked: one that had not brought its answer begins anew, as a run of the fork.
+
+        - `checkpoint`: its id, or its number in the history; None: the newest.
+        - `message`: starts the new run, and what was open at the checkpoint is closed; None: the run goes on as the
+          other one could have.
+        - `by`: who forks, and so who started the new run.
 
         A fork that would make a write again that the run has made since raises `WouldRepeat`, which names them,
         unless `repeat_writes`. Raises `RunNotFound`, `WrongGraph`, `CheckpointNotFound`, and `UsageError` for a thread

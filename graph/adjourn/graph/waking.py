@@ -1,6 +1,6 @@
 """What wakes those who follow runs that another process drives, on PostgreSQL: workers tell, followers hear.
 
-Both are a saving of time. Who follows reads the database from time to time anyhow, and that is what it relies on.
+Both only save time: whoever follows reads the database from time to time anyhow, and relies on that.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ PAUSE_S = 0.02
 
 
 class Teller:
-    """Names the runs whose events this process has stored to those who follow them elsewhere."""
+    """Tells those who follow runs elsewhere which runs have new events, stored by this process."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

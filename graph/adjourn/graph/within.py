@@ -13,13 +13,13 @@ from adjourn.nodes.permission import Permission
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """What the runs above may spend, each together with all that work for it. Implements the nodes' `Budget`."""
+    """What the runs above may spend, each together with all that work for it. Implements the nodes' `Budgets`."""
 
     database: Database
     of: Sequence[tuple[str, Limits]] = ()
 
     async def are_spent(self) -> bool:
-        """See `Budget.are_spent`."""
+        """See `Budgets.are_spent`."""
         for run_id, limits in self.of:
             tokens, cost = await self.database.aread(
                 lambda connection, one=run_id: family.spent_with_below(connection, one)  # type: ignore[misc]
@@ -31,7 +31,7 @@ class Budgets:
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """What holds for a run that works for others; `permission` is that of all above it, None: there is nobody."""
+    """What holds for a run that works for others. `permission` is that of all runs above it; None: there are none."""
 
     gate: Gate
     permission: Permission | None = None

@@ -27,7 +27,7 @@ MOST_ITEMS = 10_000  # of what a tool yields: an endless generator must not fill
 
 
 class Places:
-    """How many reads of a run are under way, over all its steps, and what abandoned writes still do."""
+    """How many reads of a run are under way, over all its steps, and which of its abandoned writes still go on."""
 
     def __init__(self) -> None:
         self.reads = Slots()
@@ -64,7 +64,7 @@ class Held:
         return True
 
     def leaves(self, leave: Callable[[], None], let_go: Callable[[], None]) -> None:
-        """What else is to be done when the work ends, and when nobody waits for it any more."""
+        """Note what else is to be called: `leave` when the work ends, `let_go` when nobody waits for it any more."""
         self._leave.append(leave)
         self._let_go.append(let_go)
 

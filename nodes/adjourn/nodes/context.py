@@ -11,10 +11,11 @@ from typing import Any
 class ToolContext:
     """Injected into a tool that has a parameter of this type; the model never sees that parameter.
 
-    `idempotency_key` is the same for each attempt of the call, also after a crash and in another process.
-    `arguments` are the call's, as JSON data. `deadline` is on the clock of `time.monotonic()`; None: no limit. `cancelled` is set when the run is
-    cancelled: a synchronous tool that works long should look at it. `approved_by` is None unless a person
-    agreed to this call.
+    - `idempotency_key`: the same for each attempt of the call, also after a crash and in another process.
+    - `arguments`: the call's, as JSON data.
+    - `deadline`: on the clock of `time.monotonic()`; None: no limit.
+    - `approved_by`: who agreed to this call; None: nobody was asked, or whoever agreed gave no name (see `approved`).
+    - `cancelled`: set when the run is cancelled; a synchronous tool that works long should look at it.
     """
 
     run_id: str

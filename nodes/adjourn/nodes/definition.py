@@ -1,4 +1,4 @@
-"""What may not be declared so: said when a tool is defined, never when a model calls it."""
+"""Checks of a tool's declaration, made when the tool is defined: no model's call is the first to find a mistake in it."""
 
 import re
 import string
@@ -88,7 +88,7 @@ def _holds_a_secret(schema: Any, whole: Mapping[str, Any]) -> bool:
     return False
 
 
-# What may not be declared so, and what is said of it.
+# What may be wrong with a declaration, and what is said of it.
 _DEFINED: tuple[tuple[Callable[["Tool"], bool], str], ...] = (
     (lambda made: not made.description, "a model needs a description; write a docstring"),
     (

@@ -37,9 +37,9 @@ class Children(Protocol):
 class Gate:
     """Keeps each write apart from all other calls of a family of runs: many reads, or one write (C-21).
 
-    In one process, which drives the whole family. A delegation itself does not count. Who comes first enters first, so
-    that reads without end keep no write out. Nobody can stop a call that was abandoned: reads pass one, and a write
-    waits for an abandoned write, for as long as it has patience.
+    It holds in one process, which drives the whole family. A delegation itself does not count as a call. First come, first
+    served, so that an endless stream of reads keeps no write out. A call that was abandoned cannot be stopped: reads do
+    not wait for one, and a write waits for an abandoned write, for as long as it has patience.
     """
 
     def __init__(self) -> None:

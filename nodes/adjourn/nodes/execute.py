@@ -135,7 +135,7 @@ def invalid_arguments(tool: Tool, problems: ArgumentProblems, language: str, mas
 
 
 class _Refused(Exception):
-    """The tool was not entered: its place, or its turn, would not come. Holds how that is told."""
+    """The tool was not entered: no place or turn for it came in time. Holds how that is told."""
 
     def __init__(self, code: ErrorCode, text: str | None = None, **values: object) -> None:
         super().__init__(code)
@@ -147,8 +147,8 @@ class _Refused(Exception):
 class _Execution:
     """The attempts of one call. `attempt` is the number of the last one that was made.
 
-    `arguments` are the real ones, secrets open; `secrets` are the texts that these may be found by in what the
-    tool lets out.
+    `arguments` are the real ones, secrets open; `secrets` are the texts by which secrets are found, and hidden, in
+    whatever the tool gives out.
     """
 
     tool: Tool

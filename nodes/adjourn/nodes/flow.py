@@ -393,7 +393,7 @@ class _Advance:
         return self._ask_model(self._instruction(step))
 
     def _fresh_guards(self) -> None:
-        """A step is there because the table says so: what earlier ones called, or failed at, counts against it not."""
+        """A step begins because the table says so: what earlier steps called or failed at does not count against it."""
         counters = self._changed()
         counters["fails_in_row"], counters["failing"], counters["protocol_errors"] = 0, {}, 0
         counters["since"], counters["looped"], self.anew = 0, False, True

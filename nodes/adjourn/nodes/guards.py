@@ -17,7 +17,7 @@ class Limits:
 
     - `max_steps`: model calls of a run (C-53).
     - `max_active_s`: seconds in which the run works, without those in which it waits for people; what runs when they
-      are over is stopped. Five minutes: longer than a person watches, shorter than a forgotten loop gets dear.
+      are over is stopped. Five minutes: longer than a person watches, and too short for a forgotten loop to cost much.
     - `max_wall_s`: seconds since the run began, waiting included.
     - `max_fails_in_row`: steps in a row in which calls ran and all failed.
     - `max_identical_calls`: how often the same call may be asked for, the first time included, while nothing was

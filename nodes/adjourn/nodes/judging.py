@@ -44,7 +44,7 @@ class Judge:
         self._digests: dict[str, str | None] = {}  # by call id: arguments do not change within a superstep
 
     def digest(self, call: Call) -> str | None:
-        """What the same calls share; None: this one may be made again and again, or can never run."""
+        """What equal calls have in common; None: this one may be repeated at will, or can never run."""
         if call["id"] not in self._digests:
             tool = self._tools.get(call["name"])
             has_none = tool is None or tool.repeatable or call["arguments"] is None

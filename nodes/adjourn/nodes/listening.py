@@ -1,7 +1,7 @@
 """A copy of a langchain-openai chat model that passes on everything its server sends.
 
-langchain-openai drops refusals and reasoning of a stream, an end signal that comes without a delta, and the raw
-argument text of a whole answer and what compatible servers want back, and it fails on arguments that come as an object.
+langchain-openai drops the refusals and the reasoning of a stream, an end signal that comes without a delta, the raw
+argument text of a whole answer, and what compatible servers want back; and it fails on arguments that come as an object.
 The methods that are overridden here have private names: no other file knows names that are private to
 langchain-openai, and tests in `tests/wire` hold them to what a server sends.
 """

@@ -87,11 +87,11 @@ class ModelWatch(BaseCallbackHandler):
     def on_llm_start(
         self, serialized: Mapping[str, Any], prompts: list[str], *, run_id: UUID, **told: Any
     ) -> None:
-        """A model that is none of chat is about to be asked."""
+        """A completion model, which has no chat messages, is about to be asked."""
         self._begins(run_id, told)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
-        """It has answered."""
+        """The model has answered."""
         asked = self._asked.pop(run_id, None)
         if asked is not None:
             facts = self._facts(asked, response)

@@ -25,7 +25,7 @@ class Outcome:
     took_ms: int | None = None
 
 
-# What a call's state is when this is the reason that its tool was not entered, or was stopped from outside.
+# The state of a call that ended for this reason without its tool having a say: not entered, or stopped from outside.
 STATE_OF: dict[ErrorCode, CallState] = {
     ErrorCode.INVALID_ARGUMENTS: CallState.INVALID,
     ErrorCode.UNKNOWN_TOOL: CallState.INVALID,

@@ -46,9 +46,9 @@ Rule = Callable[[Request], Verdict | str | Awaitable[Verdict | str]]
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """The rule and the mode of a graph, and of the runs `above` that it works for: what is strictest holds.
+    """The rule and the mode of a graph, and of the runs `above` that it works for: the strictest holds.
 
-    `rule` None: everything is allowed that the mode allows. Each mode holds, and each rule is asked: deny wins over
+    `rule` None: everything is allowed that the mode allows. Every mode holds, and every rule is asked: deny wins over
     ask, ask over allow.
     """
 

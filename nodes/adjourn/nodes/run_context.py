@@ -116,7 +116,7 @@ class Ledger(Protocol):
         ...
 
     async def spent_below(self) -> Spent:
-        """What the runs that work for this one have spent, theirs included."""
+        """What the runs that work for this one have spent, together with those that work for them."""
         ...
 
     def flow(self, moves: Sequence[StepMove]) -> None:

@@ -1,7 +1,8 @@
 """SpecialistNode: hands a task to one specialist, as a node of somebody's own graph (C-79, C-80).
 
-What `delegate` does for a model, this does for a graph without one: the specialist is a run of its own, found again by
-the task of LangGraph that makes it, its questions come up, and the node runs again until there is an answer.
+What `delegate` does for a model, this node does for a graph without one. The specialist is a run of its own, whose id
+derives from LangGraph's task, so that it is found again; its questions come up to this run, and the node runs again until
+there is an answer.
 """
 
 import hashlib

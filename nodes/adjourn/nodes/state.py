@@ -34,8 +34,8 @@ class RunState(TypedDict, total=False):
 
 
 def put_behind(left: Any, right: Any) -> Any:
-    """LangGraph's `add_messages`, which looks at every message of a conversation each time; new ones are put behind the
-    others without that."""
+    """LangGraph's `add_messages`, without its look at every message of a conversation each time: messages that are all
+    new are put behind the others."""
     new = right if isinstance(right, list) else [right]
     ids = {one.id for one in new if isinstance(one, BaseMessage) and not isinstance(one, _NOT_AS_IT_IS)}
     if len(ids) < len(new) or None in ids or not _are_others(left, ids):
@@ -56,7 +56,7 @@ _NOT_AS_IT_IS = (RemoveMessage, BaseMessageChunk)  # one takes others away, the 
 
 
 class LongState(RunState, total=False):
-    """`RunState` of a graph that is ours alone. Graphs that people join by hand have LangGraph's own reducer, as theirs."""
+    """`RunState` of a graph that a builder of ours joined. Graphs that people join by hand keep LangGraph's own reducer."""
 
     messages: Annotated[list[AnyMessage], put_behind]
 

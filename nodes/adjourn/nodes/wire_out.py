@@ -87,7 +87,7 @@ def request_messages(
     provider = provider_of(model)
     sent = (before or Requested()).sent(messages, provider, frozenset(tools))
     if provider.family == "anthropic":
-        sent = _without_open_searches(sent)
+        sent = _without_unanswered(sent)
     return _one_system(sent) if provider.one_system else sent
 
 
@@ -288,11 +288,12 @@ def _as_items(
     return _copy(message, [*blocks, *missing], [], [])
 
 
-def _without_open_searches(messages: list[BaseMessage]) -> list[BaseMessage]:
-    """A call of the provider's own tool is answered by the provider, in this turn or in a later one.
+def _without_unanswered(messages: list[BaseMessage]) -> list[BaseMessage]:
+    """The messages without those calls of the provider's own tools that the provider never answered.
 
-    Only the last turn may leave one open: where the provider paused it, or where it also calls tools of ours and
-    waits for these. One that was never answered (the run was cancelled, another model went on) is left out.
+    It answers one in the same turn or in a later one. Only the last turn may leave one open: where the provider paused
+    it, or where it also calls tools of ours and waits for these. Any other was never answered, since the run was
+    cancelled or another model went on.
     """
     kept: list[BaseMessage] = []
     closed: set[str] = set()

@@ -27,7 +27,10 @@ def serve(
     lease_s: float,
     detached: bool = False,
 ) -> int:
-    """Serve until a signal comes; `detached`: workers drive what it accepts. Gives the exit status: 0 when the runs were handed back in order."""
+    """Serve until a signal comes; `detached`: workers drive what it accepts.
+
+    Gives the exit status: 0 when the runs were handed back in order.
+    """
     check_name("--by", by)
     try:
         import sse_starlette  # noqa: F401  (here to say what is missing, not to be used)
