@@ -7,7 +7,7 @@ import pytest
 from runs.shop import Shop
 from store.stored_runs import run_row
 
-from adjourn.checkpoints import journal
+from adjourn.checkpoints import event_rows, journal
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import RunNotFound
 from adjourn.checkpoints.events import StepStarted, TextDelta
@@ -131,7 +131,7 @@ async def test_c65_an_old_owner_that_still_talks_does_not_hide_what_its_successo
         return StepStarted(run_id="r", path="", step=number)
 
     def store(number: int) -> None:
-        database.write(lambda connection: journal.append_events(connection, "r", [step(number)]))
+        database.write(lambda connection: event_rows.append(connection, "r", [step(number)]))
 
     database.write(lambda connection: journal.insert_run(connection, run_row("r", fence=2)))
     store(1)

@@ -427,7 +427,7 @@ async def test_c92_a_fork_whose_owner_dies_at_once_is_recovered_whole(house, mon
 
 
 async def test_c92_a_fork_that_is_cut_off_in_its_transaction_is_none(house, rows, monkeypatch):
-    from adjourn.checkpoints import journal
+    from adjourn.checkpoints import event_rows
 
     runner = house.runner(PLAN)
     run = await runner.start("publish", thread_id="t")
@@ -438,7 +438,7 @@ async def test_c92_a_fork_that_is_cut_off_in_its_transaction_is_none(house, rows
     def breaks(*_, **__):
         raise RuntimeError("the last line of the transaction")
 
-    monkeypatch.setattr(journal, "append_events", breaks)
+    monkeypatch.setattr(event_rows, "append", breaks)
     with pytest.raises(RuntimeError):
         await runner.fork(run.id, beginning.id, repeat_writes=True)
     assert {one: rows(f"SELECT count(*) AS n FROM {one}") for one in tables} == before

@@ -9,7 +9,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import END, START, StateGraph
 from store.stored_runs import run_row
 
-from adjourn.checkpoints import journal, run_rows
+from adjourn.checkpoints import event_rows, journal, run_rows
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import LeaseLost
 from adjourn.checkpoints.events import StepStarted
@@ -62,7 +62,7 @@ async def counted(runner, run):
     """Tokens by the run's row, tokens by its steps, and the words of its events with how often each was told."""
     row = await runner.database.aread(lambda c: journal.read_run(c, run.id))
     steps = await runner.database.aread(lambda c: run_rows.steps(c, run.id)())
-    events = await runner.database.aread(lambda c: journal.read_events(c, run.id))
+    events = await runner.database.aread(lambda c: event_rows.read(c, run.id))
     assert [one.number for one in events] == list(range(1, len(events) + 1))
     words = [one.word for one in events]
     return (
@@ -167,7 +167,7 @@ def test_c65_a_put_that_begins_before_the_last_one_was_told_forgets_none_of_its_
         assert heard == []  # the first one's number comes first
         first.committed()
         assert [(one.number, one.step) for one in heard] == [(1, 1), (2, 2)]
-        assert saver.database.read(lambda c: journal.read_events(c, "r")) == heard
+        assert saver.database.read(lambda c: event_rows.read(c, "r")) == heard
 
 
 def test_c90_a_put_of_a_stale_owner_is_refused_with_and_without_rows(shared_url):
@@ -183,5 +183,5 @@ def test_c90_a_put_of_a_stale_owner_is_refused_with_and_without_rows(shared_url)
                 saver.put(where, empty_checkpoint(), {"source": "loop", "step": 1, "parents": {}}, {})
             log.emit(StepStarted(run_id="r", path="", step=1))
         assert saver.get_tuple({"configurable": {"thread_id": "t"}}) is None
-        assert database.read(lambda c: journal.read_events(c, "r")) == []
+        assert database.read(lambda c: event_rows.read(c, "r")) == []
     database.close()

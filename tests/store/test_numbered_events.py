@@ -8,7 +8,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 from store.stored_runs import run_row
 
-from adjourn.checkpoints import journal, leases
+from adjourn.checkpoints import event_rows, journal, leases
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import LeaseLost
 from adjourn.checkpoints.events import Event, StepStarted
@@ -49,7 +49,7 @@ def put(database: Database, log: RunLog, version: int) -> None:
 
 
 def numbers(database: Database) -> list[tuple[int | None, int]]:
-    found = database.read(lambda connection: journal.read_events(connection, "r"))
+    found = database.read(lambda connection: event_rows.read(connection, "r"))
     return [(one.number, one.step) for one in found]
 
 
@@ -59,7 +59,7 @@ def test_c65_numbers_go_on_where_another_transaction_took_some_between(
     HEARD.clear()
     owned.emit(event(1))
     put(database, owned, 1)
-    database.write(lambda c: journal.append_events(c, "r", [event(50)], fence=1))
+    database.write(lambda c: event_rows.append(c, "r", [event(50)], fence=1))
     for step in (2, 3):
         owned.emit(event(step))
         put(database, owned, step)

@@ -13,7 +13,7 @@ from runs import crash_app
 from runs.shop import LIMITS, Shop
 from store.processes import PROCESSES
 
-from adjourn.checkpoints import journal, leases
+from adjourn.checkpoints import event_rows, journal, leases
 from adjourn.checkpoints.errors import AlreadyAnswered, LeaseLost, NotResumable, RunBusy
 from adjourn.checkpoints.events import StepStarted
 from adjourn.checkpoints.lifecycle import RunEvent
@@ -190,10 +190,10 @@ def test_one_of_many_claims_wins_and_events_are_numbered_without_gap_or_twin(off
     def tell(place: int) -> None:
         for number in range(10):
             fact = StepStarted(run_id="run_e", step=100 * (place + 1) + number)
-            runner.database.write(partial(journal.append_events, run_id="run_e", facts=[fact], fence=2))
+            runner.database.write(partial(event_rows.append, run_id="run_e", facts=[fact], fence=2))
 
     assert at_once(partial(tell, place) for place in range(4)) == [None] * 4
-    stored = runner.database.read(lambda c: journal.read_events(c, "run_e"))
+    stored = runner.database.read(lambda c: event_rows.read(c, "run_e"))
     assert [event.number for event in stored] == list(range(1, 43))
 
 

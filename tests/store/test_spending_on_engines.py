@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 from store.stored_runs import run_row
 
-from adjourn.checkpoints import family, journal, run_rows
+from adjourn.checkpoints import event_rows, family, journal, run_rows
 from adjourn.checkpoints.database import Database, now
 from adjourn.checkpoints.records import RunRow, StepRow
 
@@ -38,7 +38,7 @@ def test_c53_steps_add_up_on_the_run_and_the_last_word_counts_no_step(database: 
     database.write(lambda c: journal.insert_run(c, run("boss")))
     for one, counted in ((step(1, 0.25, cached=40), True), (step(2, 0.5), False)):
         database.write(
-            partial(journal.move_on, run_id="boss", facts=[], steps=[journal.Counted(one, counted)])
+            partial(event_rows.move_on, run_id="boss", facts=[], steps=[event_rows.Counted(one, counted)])
         )
         database.write(partial(journal.insert_step, step=one))
     row = database.read(lambda c: journal.read_run(c, "boss"))

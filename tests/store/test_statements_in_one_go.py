@@ -7,7 +7,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from store.stored_runs import run_row
 
-from adjourn.checkpoints import journal
+from adjourn.checkpoints import event_rows, journal
 from adjourn.checkpoints.compiled import MOST_MET, ROWS_AT_ONCE, Statement, in_one_go, met_nothing
 from adjourn.checkpoints.database import Database, now
 from adjourn.checkpoints.errors import IllegalMove, LeaseLost
@@ -164,11 +164,13 @@ def test_c53_c90_a_step_is_counted_with_the_numbers_of_its_events_and_not_by_a_s
     )
     facts = [StepStarted(run_id="r", path="", step=number) for number in (1, 2)]
     database.write(lambda c: journal.insert_run(c, row))
-    told = database.write(lambda c: journal.move_on(c, "r", facts, fence=3, steps=[journal.Counted(step)]))
+    told = database.write(
+        lambda c: event_rows.move_on(c, "r", facts, fence=3, steps=[event_rows.Counted(step)])
+    )
     assert [one.number for one in told] == [1, 2]
-    assert database.write(lambda c: journal.move_on(c, "r", [], fence=3)) == []
+    assert database.write(lambda c: event_rows.move_on(c, "r", [], fence=3)) == []
     with pytest.raises(LeaseLost):
-        database.write(lambda c: journal.move_on(c, "r", facts, fence=2, steps=[journal.Counted(step)]))
+        database.write(lambda c: event_rows.move_on(c, "r", facts, fence=2, steps=[event_rows.Counted(step)]))
     found = database.read(lambda c: journal.read_run(c, "r"))
     assert (found.last_event, found.steps, found.input_tokens, found.output_tokens) == (2, 2, 10, 2)
     assert found.cost == 0.5

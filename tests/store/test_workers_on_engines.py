@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from store.engines import Engines
 
-from adjourn.checkpoints import doorbell, journal, leases, queue
+from adjourn.checkpoints import doorbell, event_rows, leases, queue
 from adjourn.checkpoints.events import StepStarted
 from adjourn.checkpoints.lifecycle import RunEvent
 from adjourn.graph import Runner, build_react, following
@@ -172,7 +172,7 @@ def test_c91_deaths_are_counted_where_a_run_does_not_come_on(desk: Runner) -> No
         fence = owner(lease_s=-1)
         assert deaths() == died
     step = StepStarted(run_id=run.id, path="", step=2)
-    desk.database.write(lambda c: journal.append_events(c, run.id, [step], fence=fence))
+    desk.database.write(lambda c: event_rows.append(c, run.id, [step], fence=fence))
     assert desk.get_sync(run.id).row.died == 1  # it came on before this death
     owner(lease_s=-1)
     assert deaths() == 1

@@ -1,20 +1,18 @@
-"""Runs, steps, calls, questions and events: what is written and read inside a transaction.
+"""Runs, steps, calls, questions and the audit: what is written and read inside a transaction.
 
-Each function takes the connection of the caller's transaction, so that a fact and its event are committed
-together (C-65). Statements are built once, and compiled once per database.
+Each function takes the connection of the caller's transaction, so that a fact and its event (`event_rows`) are
+committed together (C-65). Statements are built once, and compiled once per database.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import (
     ClauseElement,
     Connection,
     Table,
-    Update,
     bindparam,
-    func,
     insert,
     null,
     or_,
@@ -26,8 +24,7 @@ from sqlalchemy.exc import IntegrityError
 from adjourn.checkpoints import run_rows
 from adjourn.checkpoints.compiled import Asked, Check, Statement, word
 from adjourn.checkpoints.database import now
-from adjourn.checkpoints.errors import IllegalMove, LeaseLost, RunNotFound
-from adjourn.checkpoints.events import Event, event_from_row
+from adjourn.checkpoints.errors import IllegalMove, LeaseLost
 from adjourn.checkpoints.lifecycle import (
     CALL_MOVES,
     LIVE,
@@ -44,14 +41,11 @@ from adjourn.checkpoints.records import (
     Interrupt,
     RunRow,
     StepRow,
-    from_json,
-    shortened,
     to_json,
     to_text,
 )
-from adjourn.checkpoints.run_schema import audit, calls, events, interrupts, runs, steps
+from adjourn.checkpoints.run_schema import audit, calls, interrupts, runs, steps
 
-KEY_LENGTH = 255  # of the columns that hold ids: MySQL cannot index longer ones
 _JSON = frozenset(
     {"input", "error", "arguments", "payload", "response_schema", "answer", "approvals", "shown"}
 )
@@ -72,9 +66,6 @@ _insert_run = _insert(runs, RunRow)
 _insert_step = _insert(steps, StepRow)
 _insert_call = _insert(calls, CallRow)
 _insert_interrupt = _insert(interrupts, Interrupt)
-_insert_event = Statement(
-    lambda _: insert(events).values({one.name: bindparam(one.name) for one in events.c})
-)
 _insert_audit = Statement(
     lambda _: insert(audit).values({one.name: bindparam(one.name) for one in audit.c if one.name != "id"})
 )
@@ -185,171 +176,6 @@ def _update_call(names: tuple[str, ...], outcome: CallState) -> ClauseElement:
         )
         .values({name: bindparam(f"v_{name}") for name in names})
     )
-
-
-# -- events
-
-
-def _counting() -> Update:
-    counted = {
-        "last_event": runs.c.last_event + bindparam("n"),
-        "updated_at": bindparam("at"),
-        "steps": func.coalesce(bindparam("step"), runs.c.steps),
-        "input_tokens": runs.c.input_tokens + bindparam("in_"),
-        "output_tokens": runs.c.output_tokens + bindparam("out"),
-        "cost": runs.c.cost + bindparam("cost_"),
-    }
-    return update(runs).where(runs.c.id == bindparam("id_")).values(counted)
-
-
-def _counting_fenced() -> Update:
-    return _counting().where(runs.c.fence == bindparam("held"), runs.c.status == RunStatus.RUNNING.value)
-
-
-def _counting_from() -> Update:
-    return _counting_fenced().where(runs.c.last_event == bindparam("last"))
-
-
-def _telling(counting: Callable[[], Update]) -> Statement:
-    """The update with what it came to, where the database tells it: MySQL does not."""
-    return Statement(
-        lambda dialect: counting().returning(runs.c.last_event) if dialect in _TELL else counting()
-    )
-
-
-_TELL = ("sqlite", "postgresql")
-
-
-_count = _telling(_counting)
-_count_fenced = _telling(_counting_fenced)
-_count_from = Statement(lambda _: _counting_from())
-_counted = Statement(lambda _: select(runs.c.last_event).where(runs.c.id == bindparam("id_")))
-
-
-def _last_number(connection: Connection, counting: Statement, values: dict[str, Any]) -> int | None:
-    """Count on, and give the number of the last event; None when the run is not the caller's."""
-    if connection.dialect.name in _TELL:
-        return counting.value(connection, values)  # type: ignore[no-any-return]
-    return _counted.value(connection, values) if counting.change(connection, values) else None
-
-
-class Counted(NamedTuple):
-    """A step as its run counts it. `counts` False: its tokens and cost are counted, its number is not."""
-
-    step: StepRow
-    counts: bool = True
-
-    @property
-    def number(self) -> int:
-        """How many steps the run has then."""
-        return self.step.step if self.counts else self.step.step - 1
-
-
-def move_on(
-    connection: Connection,
-    run_id: str,
-    facts: Sequence[Event],
-    *,
-    fence: int | None = None,
-    steps: Sequence[Counted] = (),
-) -> list[Event]:
-    """Give events the next numbers of their run, and return them numbered; `insert_events` stores them.
-
-    `steps` are counted on the run as well, with their tokens and their cost. It is one UPDATE, which holds the run's
-    row until the transaction ends: no number is left out or given twice.
-
-    Raises `LeaseLost` when a `fence` is given and is stale, `RunNotFound` without one.
-    """
-    values = _onward(run_id, facts, steps) | {"held": fence}
-    last = _last_number(connection, _count if fence is None else _count_fenced, values)
-    if last is None:
-        raise RunNotFound(run_id) if fence is None else LeaseLost(run_id, fence)
-    return _numbered(facts, last - len(facts))
-
-
-def move_on_from(
-    connection: Connection,
-    run_id: str,
-    facts: Sequence[Event],
-    *,
-    fence: int,
-    last: int,
-    steps: Sequence[Counted] = (),
-    or_else: Check,
-) -> tuple[list[Event], Check]:
-    """`move_on` for an owner who knows the number of the run's last event, and so need not wait for the answer.
-
-    The check calls `or_else`, which raises, when the fence is stale or `last` is not the last number.
-    """
-    values = _onward(run_id, facts, steps) | {"held": fence, "last": last}
-    return _numbered(facts, last), _count_from.meet(connection, values, or_else)
-
-
-def _onward(run_id: str, facts: Sequence[Event], steps: Sequence[Counted]) -> dict[str, Any]:
-    return {
-        "id_": run_id,
-        "n": len(facts),
-        "at": now(),
-        "step": steps[-1].number if steps else None,
-        "in_": sum(one.step.input_tokens or 0 for one in steps),
-        "out": sum(one.step.output_tokens or 0 for one in steps),
-        "cost_": sum((one.step.cost for one in steps), 0.0),
-    }
-
-
-def _numbered(facts: Sequence[Event], last: int) -> list[Event]:
-    return [fact.numbered(number) for number, fact in enumerate(facts, last + 1)]
-
-
-def insert_events(connection: Connection, run_id: str, numbered: Sequence[Event]) -> None:
-    """Store events that have their numbers.
-
-    Two of one key are refused by the database (`sqlalchemy.exc.IntegrityError`): a caller that may tell a fact again
-    asks `run_rows.keys` first.
-    """
-    at = now()
-    _insert_event.change_many(connection, [_event_values(run_id, fact, at) for fact in numbered])
-
-
-def append_events(
-    connection: Connection, run_id: str, facts: Sequence[Event], *, fence: int | None = None
-) -> list[Event]:
-    """`move_on` and `insert_events`; without any event nothing is done."""
-    if not facts:
-        return []
-    numbered = move_on(connection, run_id, facts, fence=fence)
-    insert_events(connection, run_id, numbered)
-    return numbered
-
-
-def _event_values(run_id: str, fact: Event, at: str) -> dict[str, Any]:
-    return {
-        "run_id": run_id,
-        "number": fact.number,
-        "type": fact.word,
-        "step": fact.step,
-        "path": fact.path,
-        "key": shortened(fact.key, KEY_LENGTH),
-        "data": to_json(fact.own()),
-        "at": at,
-    }
-
-
-def read_events(
-    connection: Connection, run_id: str, *, after: int = 0, limit: int | None = None
-) -> list[Event]:
-    """The stored events of a run with a number above `after`, in order."""
-    statement = (
-        select(events).where(events.c.run_id == run_id, events.c.number > after).order_by(events.c.number)
-    )
-    if limit is not None:
-        statement = statement.limit(limit)
-    found = []
-    for row in connection.execute(statement).mappings():
-        data = from_json(row["data"], "events", f"({run_id}, {row['number']})")
-        told = {"word": row["type"], "step": row["step"], "path": row["path"], "data": data}
-        found.append(event_from_row(run_id, row["number"], **told))
-    return found
 
 
 def write_audit(
@@ -486,28 +312,17 @@ _note_langgraph_id = Statement(
 )
 
 
+# -- reading
+
+
 def lock_run(connection: Connection, run_id: str) -> RunRow:
     """The run, its row held until the transaction ends. Raises `RunNotFound`."""
     return run_rows.run(connection, run_id, lock=True)()
 
 
-# -- reading
-
-
 def read_run(connection: Connection, run_id: str) -> RunRow:
     """One run. Raises `RunNotFound`."""
     return run_rows.run(connection, run_id)()
-
-
-_progress = Statement(lambda _: select(runs.c.status, runs.c.last_event).where(runs.c.id == bindparam("id_")))
-
-
-def read_progress(connection: Connection, run_id: str) -> tuple[str, int]:
-    """The status of a run, and the number of its last event: the cheapest look at it. Raises `RunNotFound`."""
-    row = _progress.first(connection, {"id_": run_id})
-    if row is None:
-        raise RunNotFound(run_id)
-    return row[0], row[1]
 
 
 def find_run_ids(connection: Connection, beginning: str) -> list[str]:

@@ -15,6 +15,7 @@ from adjourn.checkpoints.sealed import hidden
 
 Stored = Mapping[str, Any] | RowMapping  # a row by the names of its columns
 
+KEY_LENGTH = 255  # of the columns that hold ids: MySQL cannot index longer ones
 
 # `json.dumps` would make one for each text
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode

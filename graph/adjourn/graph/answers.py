@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import family, journal, leases, settling
+from adjourn.checkpoints import event_rows, family, journal, leases, settling
 from adjourn.checkpoints.errors import AlreadyAnswered, Expired, InterruptNotFound, NotResumable, RunBusy
 from adjourn.checkpoints.events import Event
 from adjourn.checkpoints.lifecycle import InterruptState, InterruptType, RunEvent, RunStatus
@@ -88,7 +88,7 @@ def accept(
             for one in given
             if one.run_id == of
         ]
-        events += journal.append_events(connection, of, told)
+        events += event_rows.append(connection, of, told)
     if InterruptState.OPEN not in [states.get(one.id, one.state) for one in asked.values()]:
         leases.claim(connection, run_id, RunEvent.GO_ON, owner=owner, lease_s=lease_s)
     return events

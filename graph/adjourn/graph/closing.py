@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import family, flow_rows, journal, leases, settling
+from adjourn.checkpoints import event_rows, family, flow_rows, journal, leases, settling
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.events import Event, RunFinished
 from adjourn.checkpoints.lifecycle import (
@@ -66,7 +66,7 @@ def close_waiting(
     flow_rows.stop(connection, run.id, reason.value, at=now())
     journal.leave_waiting(connection, run.id, event, reason)
     journal.write_audit(connection, run.id, reason.value, by=by)
-    return [*told, *journal.append_events(connection, run.id, [*facts, ended])]
+    return [*told, *event_rows.append(connection, run.id, [*facts, ended])]
 
 
 def close_below(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import family, journal, settling
+from adjourn.checkpoints import event_rows, family, journal, settling
 from adjourn.checkpoints.database import Database, now
 from adjourn.checkpoints.events import Event
 from adjourn.checkpoints.lifecycle import InterruptState, RunStatus
@@ -33,7 +33,7 @@ def expire(connection: Connection, run_id: str) -> list[Event]:
         for one in journal.read_interrupts(connection, run_id, state=InterruptState.OPEN)
         if one.is_overdue(at) and settling.close_interrupt(connection, one, InterruptState.EXPIRED, by=None)
     ]
-    return journal.append_events(
+    return event_rows.append(
         connection, run_id, [settling.event_of(one, InterruptState.EXPIRED, by=None) for one in due]
     )
 

@@ -10,7 +10,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import journal
+from adjourn.checkpoints import event_rows
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.events import Event
 from adjourn.checkpoints.lifecycle import RunStatus
@@ -64,6 +64,6 @@ def read_page(connection: Connection, *, run_id: str, after: int) -> tuple[list[
     In one transaction: the last events of a run are stored together with its status, so a run that does not
     work any more has told all.
     """
-    status, last = journal.read_progress(connection, run_id)
-    events = journal.read_events(connection, run_id, after=after, limit=PAGE) if last > after else []
+    status, last = event_rows.read_progress(connection, run_id)
+    events = event_rows.read(connection, run_id, after=after, limit=PAGE) if last > after else []
     return events, status == RunStatus.RUNNING

@@ -12,7 +12,7 @@ from langchain_core.messages import AnyMessage
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
-from adjourn.checkpoints import journal
+from adjourn.checkpoints import event_rows, journal
 from adjourn.checkpoints.codec import Codec
 from adjourn.checkpoints.database import Database, now
 from adjourn.checkpoints.errors import CheckpointNotFound, UsageError, WouldRepeat
@@ -89,7 +89,7 @@ class Forker:
         ledger = journal.read_calls(connection, original.id, step=state.get("step", 0))
         if wanted.message is not None:
             copied.go_on_with({"run_id": "", "messages": _closed(original, state, ledger, log)})
-            return journal.append_events(connection, run.id, starts.first_events(run))
+            return event_rows.append(connection, run.id, starts.first_events(run))
         changes = _renamed(original, run, state)
         copied.go_on_with(changes)
         _write_ledger(connection, {**state, **changes}, ledger, log)
@@ -98,7 +98,7 @@ class Forker:
             moment = copied.found.checkpoint["ts"]
             copy_flow(connection, original.id, run.id, at=at, done=done, moment=moment)
         asks_model = state.get("outcome", "model") == "model"
-        return journal.append_events(connection, run.id, starts.first_events(run, step + asks_model))
+        return event_rows.append(connection, run.id, starts.first_events(run, step + asks_model))
 
 
 def _note(connection: Connection, original: RunRow, run: RunRow, repeats: Sequence[str]) -> None:

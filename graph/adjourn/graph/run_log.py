@@ -14,14 +14,14 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import doubts, family, flow_rows, journal, leases, run_rows
+from adjourn.checkpoints import doubts, event_rows, family, flow_rows, journal, leases, run_rows
 from adjourn.checkpoints.compiled import Check, in_one_go
 from adjourn.checkpoints.database import Database, format_time, later, now
 from adjourn.checkpoints.events import Event, StepStarted, TextDiscarded, ToolResult
 from adjourn.checkpoints.flow_rows import FlowStepRow
 from adjourn.checkpoints.hooks import Held
 from adjourn.checkpoints.lifecycle import CallState, ErrorCode, InterruptState, RunEvent, StopReason
-from adjourn.checkpoints.records import CallRow, Interrupt, RunRow, StepRow, shortened, to_text
+from adjourn.checkpoints.records import KEY_LENGTH, CallRow, Interrupt, RunRow, StepRow, shortened, to_text
 from adjourn.checkpoints.sealed import hidden
 from adjourn.checkpoints.thread_rows import StaleMemory
 from adjourn.nodes.calls import Call, Question, is_final
@@ -132,14 +132,14 @@ class RunLog:
         steps = [item.step for item in items if item.step is not None]
         knows, self._knows_last = self._knows_last and not self._early, False
         if not knows:
-            told = journal.move_on(connection, self.run.id, fresh, fence=self.fence, steps=steps)
+            told = event_rows.move_on(connection, self.run.id, fresh, fence=self.fence, steps=steps)
             return _Ride(self, held, items, told)
 
         def stale() -> None:
             self.check(connection)
             raise StaleMemory  # another transaction of ours was between: once more, by the number that is stored
 
-        told, check = journal.move_on_from(
+        told, check = event_rows.move_on_from(
             connection, self.run.id, fresh, fence=self.fence, last=self._next - 1, steps=steps, or_else=stale
         )
         return _Ride(self, held, items, told, check)
@@ -160,7 +160,7 @@ class RunLog:
     # -- the nodes' ledger
 
     def stored(self, step: int, call_id: str) -> StoredCall | None:
-        row = self._before.calls.get((step, shortened(call_id, journal.KEY_LENGTH)))
+        row = self._before.calls.get((step, shortened(call_id, KEY_LENGTH)))
         return None if row is None else StoredCall(row.outcome, row.result, row.error_code, row.attempts)
 
     def is_doubtful(self, call: Call) -> bool:
@@ -183,7 +183,7 @@ class RunLog:
             return ()
 
         told = [*events, *(self._result(facts.step, call, None) for call in calls if is_final(call))]
-        self._items.append(_Item(told, write, journal.Counted(step_row, facts.counted)))
+        self._items.append(_Item(told, write, event_rows.Counted(step_row, facts.counted)))
 
     def _step_row(self, facts: StepFacts, calls: int) -> StepRow:
         usage = facts.usage
@@ -213,10 +213,10 @@ class RunLog:
 
             def work(connection: Connection) -> list[Event]:
                 fresh = self._fresh([begun])
-                told = journal.move_on(
-                    connection, self.run.id, fresh, fence=self.fence, steps=[journal.Counted(row)]
+                told = event_rows.move_on(
+                    connection, self.run.id, fresh, fence=self.fence, steps=[event_rows.Counted(row)]
                 )
-                journal.insert_events(connection, self.run.id, told)
+                event_rows.insert(connection, self.run.id, told)
                 journal.insert_step(connection, row)
                 return told
 
@@ -409,7 +409,7 @@ class RunLog:
 
     def _append(self, connection: Connection, facts: Sequence[Event]) -> list[Event]:
         """Store what was not told before this owner came: a step that runs again tells nothing twice (C-65)."""
-        return journal.append_events(connection, self.run.id, self._fresh(facts), fence=self.fence)
+        return event_rows.append(connection, self.run.id, self._fresh(facts), fence=self.fence)
 
     def _fresh(self, facts: Iterable[Event]) -> list[Event]:
         return [fact for fact in facts if fact.key not in self._before.told and fact.key not in self._begun]
@@ -446,7 +446,7 @@ class RunLog:
             call_id=row_id(call),
             batch=call["batch"],
             position=call["position"],
-            tool=shortened(call["name"], journal.KEY_LENGTH),
+            tool=shortened(call["name"], KEY_LENGTH),
             effect=call["effect"],
             arguments=self._shown(call),
             digest=self._digest(call),
@@ -536,7 +536,7 @@ class _Item:
 
     events: Sequence[Event] = ()
     write: Write | None = None
-    step: journal.Counted | None = None
+    step: event_rows.Counted | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -551,7 +551,7 @@ class _Ride:
 
     def write(self, connection: Connection) -> Sequence[Check]:
         """Write it, inside the checkpoint's transaction."""
-        journal.insert_events(connection, self.log.run.id, self.told)
+        event_rows.insert(connection, self.log.run.id, self.told)
         return [check for item in self.items if item.write is not None for check in item.write(connection)]
 
     def stored(self) -> None:
@@ -565,7 +565,7 @@ class _Ride:
 
 def row_id(call: Call) -> str:
     """The model's id of a call, as columns hold it: cut, with a hash, where it is longer than any id should be."""
-    return shortened(call["id"], journal.KEY_LENGTH)
+    return shortened(call["id"], KEY_LENGTH)
 
 
 def tool_result(

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import journal
+from adjourn.checkpoints import event_rows, journal
 from adjourn.checkpoints.errors import (
     NotResumable,
     RunBusy,
@@ -172,9 +172,7 @@ class Runner(TimeTravel):
 
     async def events(self, run_id: str, *, after: int = 0) -> Sequence[Event]:
         """The stored events of a run with a number above `after`, in order."""
-        return await self.database.aread(
-            lambda connection: journal.read_events(connection, run_id, after=after)
-        )
+        return await self.database.aread(lambda connection: event_rows.read(connection, run_id, after=after))
 
     # -- stream
 
@@ -299,7 +297,7 @@ class Runner(TimeTravel):
 
     def events_sync(self, run_id: str, *, after: int = 0) -> Sequence[Event]:
         """`events`, for a script or a notebook cell."""
-        return self.database.read(lambda connection: journal.read_events(connection, run_id, after=after))
+        return self.database.read(lambda connection: event_rows.read(connection, run_id, after=after))
 
 
 __all__ = ["Runner"]

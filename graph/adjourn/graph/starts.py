@@ -10,14 +10,14 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import journal, thread_ops
+from adjourn.checkpoints import event_rows, journal, thread_ops
 from adjourn.checkpoints.compiled import in_one_go
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import RunBusy, RunNotFound, UsageError
 from adjourn.checkpoints.events import Event, RunStarted, StepStarted
 from adjourn.checkpoints.leases import lease_end
 from adjourn.checkpoints.lifecycle import HIGHEST_PRIORITY, ErrorCode, RunEvent, RunStatus, StopReason
-from adjourn.checkpoints.records import CallRow, RunRow, shortened
+from adjourn.checkpoints.records import KEY_LENGTH, CallRow, RunRow, shortened
 from adjourn.graph.closing import close_waiting
 from adjourn.graph.names import check_name, check_text
 from adjourn.nodes.history import healed
@@ -126,11 +126,11 @@ def store(connection: Connection, run: RunRow, masker: Masker | None = None) -> 
         raise UsageError(f"there is a run {run.id!r} already")
     first = first_events(run)
     with in_one_go(connection):
-        begun, check = journal.move_on_from(
+        begun, check = event_rows.move_on_from(
             connection, run.id, first, fence=run.fence, last=run.last_event, or_else=_impossible
         )
         journal.write_audit(connection, run.id, "started", by=run.started_by)
-        journal.insert_events(connection, run.id, begun)
+        event_rows.insert(connection, run.id, begun)
     check()
     return begun
 
@@ -209,7 +209,7 @@ def closed_messages(
 
     def missing(call_id: str, name: str) -> str:
         lost = ErrorCode.OUTCOME_UNKNOWN
-        return results.get(shortened(call_id, journal.KEY_LENGTH)) or failure(
+        return results.get(shortened(call_id, KEY_LENGTH)) or failure(
             lost, say(lost.value, language, tool=name)
         )
 
@@ -223,5 +223,5 @@ def _final(message: AnyMessage, results: Mapping[str, str]) -> AnyMessage:
     """A provisional observation with the final one in its place."""
     if not isinstance(message, ToolMessage) or error_code(message.text) != ErrorCode.AWAITING_USER:
         return message
-    content = results.get(shortened(message.tool_call_id, journal.KEY_LENGTH), message.text)
+    content = results.get(shortened(message.tool_call_id, KEY_LENGTH), message.text)
     return message.model_copy(update={"content": content, "status": status_of(content)})

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from adjourn.checkpoints import journal
+from adjourn.checkpoints import event_rows
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.events import Event, LoopInterrupt, RunFailed, RunFinished, TextDelta
 from adjourn.graph import following
@@ -253,7 +253,7 @@ async def _between(database: Database, run_id: str, after: int, upto: int) -> As
     """The stored events of a run with numbers above `after`, up to `upto`."""
     while after < upto:
         limit = min(upto - after, following.PAGE)
-        events = await database.aread(partial(journal.read_events, run_id=run_id, after=after, limit=limit))
+        events = await database.aread(partial(event_rows.read, run_id=run_id, after=after, limit=limit))
         for event in events:
             yield event
         if not events:  # the run was removed meanwhile

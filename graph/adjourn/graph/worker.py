@@ -14,7 +14,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import journal, leases, queue
+from adjourn.checkpoints import event_rows, journal, leases, queue
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.doorbell import listen
 from adjourn.checkpoints.errors import NotResumable, RunBusy
@@ -211,7 +211,7 @@ def give_up(connection: Connection, *, run_id: str, owner: str) -> None:
         message=message,
         failure=run.failures + 1,
     )
-    journal.append_events(connection, run_id, [told], fence=fence)
+    event_rows.append(connection, run_id, [told], fence=fence)
     kept = {"class": "OwnersDied", "message": message, "at": now()}
     journal.end_run(connection, run_id, fence, RunEvent.FAIL, active_ms=run.active_ms, error=kept)()
     log.error("run %s was given up: %s", run_id, message)

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import journal, settling
+from adjourn.checkpoints import event_rows, journal, settling
 from adjourn.checkpoints.events import Event
 from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.checkpoints.records import RunRow
@@ -100,7 +100,7 @@ def list_events(settings: Settings, beginning: str, *, after: int) -> int:
     """`adjourn events`: the stored events of a run, one per line: number, step, type, the rest as JSON."""
     events = read(
         settings.store,
-        lambda connection: journal.read_events(connection, find_run_id(connection, beginning), after=after),
+        lambda connection: event_rows.read(connection, find_run_id(connection, beginning), after=after),
     )
     screen = Screen(settings)
     for event in events:
