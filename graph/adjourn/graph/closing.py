@@ -19,7 +19,7 @@ from adjourn.checkpoints.lifecycle import (
 )
 from adjourn.checkpoints.records import CallRow, Interrupt, RunRow
 from adjourn.graph.expiring import expire
-from adjourn.graph.run_log import tool_result
+from adjourn.graph.ledger_rows import tool_result
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.observations import success
 from adjourn.nodes.outcome import Outcome, failed

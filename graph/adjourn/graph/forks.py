@@ -14,14 +14,14 @@ from sqlalchemy.exc import IntegrityError
 
 from adjourn.checkpoints import event_rows, journal
 from adjourn.checkpoints.codec import Codec
-from adjourn.checkpoints.database import Database, now
+from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import CheckpointNotFound, UsageError, WouldRepeat
 from adjourn.checkpoints.events import Event
 from adjourn.checkpoints.forking import copy_flow, copy_up_to, must_be_new, writes_since
 from adjourn.checkpoints.lifecycle import CallState, ErrorCode, InterruptType, RunStatus
 from adjourn.checkpoints.records import CallRow, RunRow
 from adjourn.graph import starts
-from adjourn.graph.run_log import Before, RunLog, row_id
+from adjourn.graph.ledger_rows import LedgerRows, row_id
 from adjourn.nodes.calls import Call, Question, is_final
 from adjourn.nodes.flow_state import nothing_spent
 from adjourn.nodes.masking import Masker
@@ -49,9 +49,8 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Forker:
-    """Makes forks of runs of one graph in one store."""
+    """Makes forks of runs of one graph."""
 
-    database: Database
     codec: Codec
     masker: Masker
     keyring: Keyring
@@ -85,14 +84,14 @@ class Forker:
         run = replace(run, forked_from=original.id, forked_at=wanted.checkpoint_id, steps=step)
         journal.insert_run(connection, run)
         _note(connection, original, run, repeats)
-        log = RunLog(self.database, run, Before(), lambda _: None, self.masker, keyring=self.keyring)
+        rows = LedgerRows(run, self.masker, self.keyring)
         ledger = journal.read_calls(connection, original.id, step=state.get("step", 0))
         if wanted.message is not None:
-            copied.go_on_with({"run_id": "", "messages": _closed(original, state, ledger, log)})
+            copied.go_on_with({"run_id": "", "messages": _closed(original, state, ledger, rows)})
             return event_rows.append(connection, run.id, starts.first_events(run))
         changes = _renamed(original, run, state)
         copied.go_on_with(changes)
-        _write_ledger(connection, {**state, **changes}, ledger, log)
+        _write_ledger(connection, {**state, **changes}, ledger, rows)
         if "flow" in changes:
             at, done = state["flow"]["at"], state["flow"]["results"]
             moment = copied.found.checkpoint["ts"]
@@ -171,33 +170,35 @@ def _forked(run: RunRow, step: int, call: Call) -> Call:
     return changed
 
 
-def _write_ledger(connection: Connection, state: State, ledger: Sequence[CallRow], log: RunLog) -> None:
+def _write_ledger(connection: Connection, state: State, ledger: Sequence[CallRow], rows: LedgerRows) -> None:
     """The calls of the step in hand, as they stood at the checkpoint, and its questions where they were asked."""
     step, at = state.get("step", 0), now()
     known = {one.call_id: one for one in ledger}
     calls: Sequence[Call] = state.get("calls", ())
-    rows = [_call_row(log, step, one, known.get(row_id(one)), at) for one in calls]
-    journal.insert_calls(connection, rows)
+    journal.insert_calls(
+        connection, [_call_row(rows, step, one, known.get(row_id(one)), at) for one in calls]
+    )
     if state.get("outcome") == "ask":
-        log.ask(step, [(one, one["question"]) for one in calls if "question" in one])
-        log.write_now(connection)
+        ask = rows.asking(step, [(one, one["question"]) for one in calls if "question" in one])
+        for check in ask(connection):
+            check()
 
 
-def _call_row(log: RunLog, step: int, call: Call, known: CallRow | None, at: str) -> CallRow:
+def _call_row(rows: LedgerRows, step: int, call: Call, known: CallRow | None, at: str) -> CallRow:
     if not is_final(call):
-        return log.call_row(step, call, at)
+        return rows.call(step, call, at)
     if call.get("told") == "provisional":  # a person settled it; the next superstep writes that down
         return replace(
-            log.call_row(step, call, at),
+            rows.call(step, call, at),
             outcome=CallState.WAITING.value,
             error_code=None,
             result=None,
             ended_at=None,
         )
-    return log.call_row(step, call, at) if known is None else replace(known, run_id=log.run.id)
+    return rows.call(step, call, at) if known is None else replace(known, run_id=rows.run.id)
 
 
-def _closed(original: RunRow, state: State, ledger: Sequence[CallRow], log: RunLog) -> list[AnyMessage]:
+def _closed(original: RunRow, state: State, ledger: Sequence[CallRow], rows: LedgerRows) -> list[AnyMessage]:
     """The messages with every call answered: as the original's ledger tells it, else that it did not run."""
     known = {one.call_id: one for one in ledger}
     step, at, language = state.get("step", 0), now(), language_of(original.input)
@@ -209,10 +210,10 @@ def _closed(original: RunRow, state: State, ledger: Sequence[CallRow], log: RunL
         started = row is not None and row.outcome == CallState.STARTED
         code = ErrorCode.OUTCOME_UNKNOWN if started else ErrorCode.USER_DISMISSED
         text = say(code.value, language, tool=call["name"])
-        return replace(log.call_row(step, call, at), result=failure(code, text))
+        return replace(rows.call(step, call, at), result=failure(code, text))
 
     messages: list[AnyMessage] = list(state.get("messages", ()))
     own = (place for place, one in enumerate(messages) if one.id == f"{original.id}.input")
     begin = next(own, len(messages))
-    rows = [settled(one) for one in state.get("calls", ()) if one.get("told") != "final"]
-    return [*messages[:begin], *starts.closed_messages(original, messages, rows)]
+    untold = [settled(one) for one in state.get("calls", ()) if one.get("told") != "final"]
+    return [*messages[:begin], *starts.closed_messages(original, messages, untold)]

@@ -41,12 +41,13 @@ from adjourn.graph.graph_parts import (
     tools_of,
 )
 from adjourn.graph.keys import check_openable, has_key_file, keyring_of, tools_with_secrets
+from adjourn.graph.ledger_rows import row_id
 from adjourn.graph.line import WAIT_S, Busy, Lines, as_busy
 from adjourn.graph.logbook import log_event
 from adjourn.graph.may_answer import MayAnswer, refusal
 from adjourn.graph.own_graphs import adopted
 from adjourn.graph.run import Run
-from adjourn.graph.run_log import Listener, row_id
+from adjourn.graph.run_log import Listener
 from adjourn.graph.signing import sign, signed
 from adjourn.graph.starts import Begun
 from adjourn.graph.stream import Broadcast

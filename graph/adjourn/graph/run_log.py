@@ -1,12 +1,11 @@
-"""The ledger of one run that is being driven: from calls and outcomes to rows and events.
+"""The ledger of one run that is being driven: what rides on its checkpoints, what is stored at once, what is told when.
 
-What belongs to a whole superstep waits here, and the saver stores it in the transaction of that superstep's
-checkpoint, together with its events. What must be durable earlier has its own transaction.
-Both check the fence first. Events are handed to the listener after their commit, in the order of their numbers.
+What belongs to a whole superstep waits here, and the saver stores it in the transaction of that superstep's checkpoint,
+together with its events. What must be durable earlier has its own transaction. Both check the fence first. Events are
+handed to the listener after their commit, in the order of their numbers.
 """
 
 import asyncio
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -16,16 +15,14 @@ from sqlalchemy import Connection
 
 from adjourn.checkpoints import doubts, event_rows, family, flow_rows, journal, leases, run_rows
 from adjourn.checkpoints.compiled import Check, in_one_go
-from adjourn.checkpoints.database import Database, format_time, later, now
-from adjourn.checkpoints.events import Event, StepStarted, TextDiscarded, ToolResult
-from adjourn.checkpoints.flow_rows import FlowStepRow
+from adjourn.checkpoints.database import Database, format_time, now
+from adjourn.checkpoints.events import Event, StepStarted, TextDiscarded
 from adjourn.checkpoints.hooks import Held
-from adjourn.checkpoints.lifecycle import CallState, ErrorCode, InterruptState, RunEvent, StopReason
-from adjourn.checkpoints.records import KEY_LENGTH, CallRow, Interrupt, RunRow, StepRow, shortened, to_text
-from adjourn.checkpoints.sealed import hidden
+from adjourn.checkpoints.lifecycle import CallState, RunEvent, StopReason
+from adjourn.checkpoints.records import KEY_LENGTH, CallRow, Interrupt, RunRow, shortened
 from adjourn.checkpoints.thread_rows import StaleMemory
+from adjourn.graph.ledger_rows import LedgerRows, Write, row_id
 from adjourn.nodes.calls import Call, Question, is_final
-from adjourn.nodes.delegation import DELEGATED
 from adjourn.nodes.flow_state import StepMove
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.outcome import Outcome
@@ -34,7 +31,6 @@ from adjourn.nodes.sealing import Keyring
 from adjourn.nodes.spending import Spent
 
 Listener = Callable[[Event], None]
-Write = Callable[[Connection], Sequence[Check]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +75,8 @@ class RunLog:
     ) -> None:
         self.run = run
         self.frozen = frozen
-        self._masker = masker
         self._keyring = keyring or Keyring()
+        self._rows = LedgerRows(run, masker, self._keyring)
         self.fence = run.fence
         self._database = database
         self._listener = listener
@@ -144,13 +140,6 @@ class RunLog:
         )
         return _Ride(self, held, items, told, check)
 
-    def write_now(self, connection: Connection) -> None:
-        """Write the rows that wait, in a transaction of the caller's: no checkpoint is to come."""
-        items, self._items = self._items, []
-        for item in items:
-            for check in item.write(connection) if item.write is not None else ():
-                check()
-
     def forget(self, ride: "_Ride") -> None:
         """What rode is stored."""
         self._knows_last = True
@@ -166,7 +155,7 @@ class RunLog:
     def is_doubtful(self, call: Call) -> bool:
         if not self._doubtful:
             return False
-        if not self._doubtful.isdisjoint(self._digests(call)):
+        if not self._doubtful.isdisjoint(self._rows.digests(call)):
             return True
         # one that was made with a key that is lost says nothing of any call: then each write is asked about
         return not all(self._keyring.knows(one) for one in self._doubtful)
@@ -174,41 +163,21 @@ class RunLog:
     def plan_step(self, facts: StepFacts, calls: Sequence[Call], events: Sequence[Event]) -> None:
         at = now()
         self.step = facts.step
-        step_row = self._step_row(facts, len(calls))
-        rows = [self.call_row(facts.step, call, at) for call in calls]
+        step_row = self._rows.step(facts, len(calls))
+        rows = [self._rows.call(facts.step, call, at) for call in calls]
 
         def write(connection: Connection) -> Sequence[Check]:
             journal.insert_step(connection, step_row)
             journal.insert_calls(connection, rows)
             return ()
 
-        told = [*events, *(self._result(facts.step, call, None) for call in calls if is_final(call))]
+        told = [*events, *(self._rows.result(facts.step, call, None) for call in calls if is_final(call))]
         self._items.append(_Item(told, write, event_rows.Counted(step_row, facts.counted)))
-
-    def _step_row(self, facts: StepFacts, calls: int) -> StepRow:
-        usage = facts.usage
-        return StepRow(
-            run_id=self.run.id,
-            step=facts.step,
-            path=self.run.path,
-            model=facts.model,
-            message_id=facts.message_id,
-            latency_ms=facts.latency_ms,
-            input_tokens=usage.input_tokens if usage else None,
-            output_tokens=usage.output_tokens if usage else None,
-            cached_tokens=usage.cached_tokens if usage else None,
-            cache_write_tokens=usage.cache_write_tokens if usage else None,
-            reasoning_tokens=usage.reasoning_tokens if usage else None,
-            cost=facts.cost,
-            calls=calls,
-            started_at=facts.started_at,
-            ended_at=facts.ended_at,
-        )
 
     async def model_called(self, facts: StepFacts) -> None:
         async with self._numbering:
             self.step += 1
-            row = self._step_row(replace(facts, step=self.step), 0)
+            row = self._rows.step(replace(facts, step=self.step), 0)
             begun = StepStarted(run_id=self.run.id, path=self.run.path, step=self.step)
 
             def work(connection: Connection) -> list[Event]:
@@ -232,54 +201,23 @@ class RunLog:
 
     def settle(self, step: int, call: Call, outcome: Outcome) -> None:
         outcome = self._timed(step, call, outcome)
-        self._items.append(_Item([self._result(step, call, outcome)], self._closing(step, call, outcome)))
+        self._items.append(
+            _Item([self._rows.result(step, call, outcome)], self._closing(step, call, outcome))
+        )
 
     def flow(self, moves: Sequence[StepMove]) -> None:
-        at = now()
-        rows = [
-            FlowStepRow(
-                self.run.id,
-                one["position"],
-                one["name"],
-                one["state"].value,
-                None if one["reason"] is None else self._masker.text(one["reason"]),
-            )
-            for one in moves
-        ]
+        at, rows = now(), [self._rows.flow_step(one) for one in moves]
         self._items.append(_Item(write=lambda connection: flow_rows.store(connection, rows, at=at)))
 
     def ask(self, step: int, questions: Sequence[tuple[Call, Question]]) -> None:
-        at = now()
-        rows = [
-            self._interrupt(step, call, question, at)
-            for call, question in questions
-            if question["type"] != DELEGATED  # those of a specialist are rows of its own run
-        ]
-
-        def write(connection: Connection) -> Sequence[Check]:
-            journal.insert_interrupts(connection, rows)
-            return [
-                journal.send_call(
-                    connection,
-                    self.run.id,
-                    step,
-                    row_id(call),
-                    outcome=CallState.WAITING,
-                    arguments=self._shown(call) or {},
-                )
-                for call, _ in questions
-            ]
-
-        self._items.append(_Item(write=write))
+        self._items.append(_Item(write=self._rows.asking(step, questions)))
 
     async def start(self, step: int, call: Call, *, attempt: int, idempotency_key: str, synced: bool) -> None:
         values = {
             "attempts": attempt,
             "idempotency_key": idempotency_key,
             "started_at": now(),
-            "effect": call["effect"],
-            "arguments": self._shown(call),
-            "digest": self._digest(call),
+            **self._rows.judged(call),
         }
 
         def work(connection: Connection) -> list[Event]:
@@ -294,7 +232,7 @@ class RunLog:
     async def end(self, step: int, call: Call, outcome: Outcome) -> None:
         outcome = self._timed(step, call, outcome)
         close = self._closing(step, call, outcome)
-        event = self._result(step, call, outcome)
+        event = self._rows.result(step, call, outcome)
 
         def work(connection: Connection) -> list[Event]:
             told = self._append(connection, [event])
@@ -422,42 +360,6 @@ class RunLog:
             self._listener(self._early.pop(self._next))
             self._next += 1
 
-    # -- rows
-
-    def _shown(self, call: Call) -> dict[str, Any] | None:
-        """The arguments as tables hold them: masked (C-73). The real ones are in the run's state alone."""
-        if call["arguments"] is None:
-            return None
-        shown: dict[str, Any] = self._masker.data(hidden(call["arguments"]))
-        return shown
-
-    def _digest(self, call: Call) -> str:
-        return self._keyring.digest(call["name"], call["arguments"])
-
-    def _digests(self, call: Call) -> list[str]:
-        return self._keyring.digests(call["name"], call["arguments"])
-
-    def call_row(self, step: int, call: Call, at: str) -> CallRow:
-        """The call as the ledger holds it when it is planned at `at`."""
-        ended = is_final(call)
-        return CallRow(
-            run_id=self.run.id,
-            step=step,
-            call_id=row_id(call),
-            batch=call["batch"],
-            position=call["position"],
-            tool=shortened(call["name"], KEY_LENGTH),
-            effect=call["effect"],
-            arguments=self._shown(call),
-            digest=self._digest(call),
-            raw=to_text(self._masker.text(call["raw"])) if "raw" in call else None,
-            outcome=CallState.PLANNED.value if call["state"] == CallState.WAITING else call["state"],
-            error_code=_code_of(call.get("observation")),
-            result=call.get("observation"),
-            planned_at=at,
-            ended_at=at if ended else None,
-        )
-
     def _timed(self, step: int, call: Call, outcome: Outcome) -> Outcome:
         """The outcome of a read that was cancelled in its tool, with how often and how long it was there."""
         if outcome.took_ms is not None or (step, row_id(call)) not in self._entered:
@@ -467,22 +369,11 @@ class RunLog:
         return replace(outcome, attempts=attempt, took_ms=round(took.total_seconds() * 1000))
 
     def _closing(self, step: int, call: Call, outcome: Outcome) -> Write:
-        ended_at = now()
         if outcome.state is CallState.UNKNOWN:
-            self._doubtful.add(self._digest(call))
+            self._doubtful.add(self._rows.digest(call))
         elif outcome.state is CallState.OK and self._doubtful:
-            self._doubtful.difference_update(self._digests(call))
-        values: dict[str, Any] = {
-            "error_code": outcome.code.value if outcome.code else None,
-            "result": outcome.observation,
-            "shown": outcome.shown,
-            "error": outcome.error,
-            "ended_at": ended_at,
-            "took_ms": outcome.took_ms,
-            "effect": call["effect"],
-            "arguments": self._shown(call),
-            "digest": self._digest(call),
-        }
+            self._doubtful.difference_update(self._rows.digests(call))
+        values = self._rows.ended(call, outcome)
         if outcome.attempts:
             values["attempts"] = outcome.attempts
         if (step, row_id(call)) in self._entered:
@@ -495,39 +386,6 @@ class RunLog:
             return (told,)
 
         return write
-
-    def _result(self, step: int, call: Call, outcome: Outcome | None) -> ToolResult:
-        observation = outcome.observation if outcome else call.get("observation", "")
-        return tool_result(
-            self.run,
-            step=step,
-            call_id=row_id(call),
-            name=call["name"],
-            outcome=outcome.state.value if outcome else call["state"],
-            observation=observation,
-            shown=outcome.shown if outcome else None,
-            took_ms=outcome.took_ms if outcome else None,
-        )
-
-    def _interrupt(self, step: int, call: Call, question: Question, at: str) -> Interrupt:
-        return Interrupt(
-            id=question["id"],
-            run_id=self.run.id,
-            step=step,
-            call_id=row_id(call),
-            path=self.run.path,
-            position=call["position"],
-            type=question["type"],
-            tool=call["name"],
-            arguments=self._shown(call) or {},
-            reason=self._masker.text(question["reason"]),
-            payload=self._masker.data(question["payload"]),
-            response_schema=question["response_schema"],
-            state=InterruptState.OPEN.value,
-            approvals=question.get("approvals"),
-            created_at=at,
-            expires_at=later(at, question["expires_in_s"]) if "expires_in_s" in question else None,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -561,40 +419,3 @@ class _Ride:
     def committed(self) -> None:
         """Tell its events."""
         self.log.tell_all(self.told)
-
-
-def row_id(call: Call) -> str:
-    """The model's id of a call, as columns hold it: cut, with a hash, where it is longer than any id should be."""
-    return shortened(call["id"], KEY_LENGTH)
-
-
-def tool_result(
-    run: RunRow,
-    *,
-    step: int,
-    call_id: str,
-    name: str,
-    outcome: str,
-    observation: str,
-    shown: Any = None,
-    took_ms: int | None = None,
-) -> ToolResult:
-    """The event of a final observation. `shown` is what people see where it differs from the model's part."""
-    told = json.loads(observation) if observation else {}
-    return ToolResult(
-        run_id=run.id,
-        path=run.path,
-        step=step,
-        call_id=call_id,
-        name=name,
-        outcome=outcome,
-        error_code=told.get("errorCode"),
-        message=told.get("message"),
-        data=shown if shown is not None else told.get("data"),
-        took_ms=took_ms,
-    )
-
-
-def _code_of(observation: str | None) -> str | None:
-    code = json.loads(observation).get("errorCode") if observation else None
-    return ErrorCode(code).value if code else None

@@ -72,7 +72,7 @@ class TimeTravel(Answering):
             priority=original.priority,
         )
         wanted = Wanted(original.id, begins_at, message, repeat_writes)
-        forker = Forker(self.database, self._codec(), self.masker, self.keyring)
+        forker = Forker(self._codec(), self.masker, self.keyring)
 
         def begin(connection: Connection) -> Begun:
             told = forker.store(connection, wanted, run)
