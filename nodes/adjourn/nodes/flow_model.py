@@ -8,7 +8,8 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 
 from adjourn.checkpoints.lifecycle import StopReason
-from adjourn.nodes.flow import UNBOUNDED, FlowNode
+from adjourn.nodes.flow import FlowNode
+from adjourn.nodes.flow_advance import UNBOUNDED
 from adjourn.nodes.flow_state import FlowState, flow_of
 from adjourn.nodes.flow_table import FlowTable, LoopStep, Step
 from adjourn.nodes.guards import Limits
