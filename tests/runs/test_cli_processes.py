@@ -154,7 +154,8 @@ def test_a_process_that_stays_keeps_what_it_has_loaded_from_the_collector(tmp_pa
     )
     script = (
         "import gc\n"
-        "from adjourn.graph.cli.apps import load, load_to_stay\n"
+        "from adjourn.graph.cli.apps import load\n"
+        "from adjourn.graph.cli.staying import load_to_stay\n"
         "load('app.py:graph')\n"
         "before = gc.get_freeze_count()\n"
         "graph = load_to_stay('app.py:graph')\n"

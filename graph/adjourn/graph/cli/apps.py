@@ -4,7 +4,6 @@ Only what the user names here is ever imported; a name from the database never i
 """
 
 import asyncio
-import gc
 import importlib
 import importlib.util
 import inspect
@@ -42,15 +41,6 @@ def load(spec: str | None) -> Graph:
         raise UsageError(f"--app {spec!r} names no object; write it as FILE.py:NAME or module:NAME")
     module = _of_file(Path(place), spec) if place.endswith(".py") else _of_module(place, spec)
     return _to_graph(_member(module, name, spec), spec)
-
-
-def load_to_stay(spec: str | None) -> Graph:
-    """`load`, for a process that stays: what is there by now is kept from Python's cyclic garbage collector, which would
-    look through it again and again (a fifth of the processor's time where fifty runs are driven at once)."""
-    graph = load(spec)
-    gc.collect()
-    gc.freeze()
-    return graph
 
 
 def _of_file(file: Path, spec: str) -> ModuleType:

@@ -1,6 +1,5 @@
 """`adjourn demo`: the operations assistant on the bundled incident, up to its first question."""
 
-import getpass
 import os
 import shlex
 from dataclasses import replace
@@ -10,7 +9,7 @@ from adjourn.checkpoints.errors import UsageError
 from adjourn.graph.cli.drive import driving
 from adjourn.graph.cli.options import DEMO_APP, DEMO_DIR_VARIABLE, DEMO_FLOW_APP, DEMO_TEAM_APP
 from adjourn.graph.cli.screen import Screen
-from adjourn.graph.cli.settings import Settings, variables_of
+from adjourn.graph.cli.settings import Settings, user_name, variables_of
 from adjourn.graph.demo import Workspace, build, build_flow, build_team, prepare
 from adjourn.graph.run import Run
 
@@ -58,9 +57,9 @@ def demo(
     screen = Screen(settings)
     _introduce(screen, workspace, model)
     words = message or screen.say(spoken)
-    graph = make(workspace.directory)
-    with driving(settings, graph, create=True, by=_user(), examples=EXAMPLES, intro="demo.stopped") as driver:
-        run = driver.runner.start_sync(words, by=_user(), on_event=driver.live)
+    graph, by = make(workspace.directory), user_name() or "you"
+    with driving(settings, graph, create=True, by=by, examples=EXAMPLES, intro="demo.stopped") as driver:
+        run = driver.runner.start_sync(words, by=by, on_event=driver.live)
         status = driver.go_on(run)
         _say_where_to_look(screen, settings, workspace, run)
     return 0 if status == 3 else status  # the first part of the demo is done when it waits
@@ -77,13 +76,6 @@ def _settings(settings: Settings, workspace: Workspace, directory: str | None, a
 def _from_here(directory: Path) -> Path:
     here = Path.cwd()
     return directory.relative_to(here) if directory.is_relative_to(here) else directory
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container's user without a name
-        return "you"
 
 
 def _introduce(screen: Screen, workspace: Workspace, model: str | None) -> None:

@@ -1,16 +1,14 @@
 """`adjourn serve`: the HTTP server and its inbox page. It needs the app, and the extra `server`."""
 
-import getpass
 import logging
 import os
-import sys
 from collections.abc import Mapping, Sequence
 
 from adjourn.checkpoints.errors import UsageError
-from adjourn.graph.cli.apps import load_to_stay
-from adjourn.graph.cli.options import LOG_VARIABLE, TOKENS_VARIABLE
+from adjourn.graph.cli.options import TOKENS_VARIABLE
 from adjourn.graph.cli.screen import Screen
-from adjourn.graph.cli.settings import Settings
+from adjourn.graph.cli.settings import Settings, user_name
+from adjourn.graph.cli.staying import load_to_stay, log_to_stderr
 from adjourn.graph.cli.stores import opened
 from adjourn.graph.names import check_name
 from adjourn.graph.runner import Runner
@@ -44,9 +42,9 @@ def serve(
     from adjourn.graph.server.serve import bound
     from adjourn.graph.server.serve import serve as serve_app
 
-    access = access_for(host, tokens=_tokens(tokens_file), person=by or _user(), names=tuple(names))
+    access = access_for(host, tokens=_tokens(tokens_file), person=by or user_name(), names=tuple(names))
     graph = load_to_stay(settings.app)  # before the store: a wrong app makes no file
-    _log_to_stderr()
+    log_to_stderr(logging.WARNING)
     screen = Screen(settings)
     with (
         bound(host, port) as listening,
@@ -74,21 +72,6 @@ def _tokens(file: str | None) -> Mapping[str, str]:
     return read_tokens(given, TOKENS_VARIABLE) if given else {}
 
 
-def _user() -> str | None:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container's user without a name
-        return None
-
-
 def _url(host: str, port: int) -> str:
     shown = "127.0.0.1" if host in ("0.0.0.0", "") else "[::1]" if host == "::" else host
     return f"http://[{shown}]:{port}" if ":" in shown and "[" not in shown else f"http://{shown}:{port}"
-
-
-def _log_to_stderr() -> None:
-    """A server has nobody in front of it: what goes wrong is told on stderr, also without `ADJOURN_LOG`."""
-    if not os.environ.get(LOG_VARIABLE):
-        logging.basicConfig(
-            level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-        )

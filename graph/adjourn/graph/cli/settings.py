@@ -95,6 +95,16 @@ def _app_of_project(file: Path) -> str | None:
     return app
 
 
+def user_name() -> str | None:
+    """Who is logged in; None: a container's user without a name."""
+    import getpass  # few commands ask
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return None
+
+
 def program() -> Sequence[str]:
     """The words that start this program again, as the user started it."""
     started = Path(sys.argv[0])

@@ -3,15 +3,12 @@
 import asyncio
 import json
 import logging
-import os
 import signal
-import sys
 
 from adjourn.checkpoints.errors import UsageError
-from adjourn.graph.cli.apps import load_to_stay
-from adjourn.graph.cli.options import LOG_VARIABLE
 from adjourn.graph.cli.screen import Screen
 from adjourn.graph.cli.settings import Settings
+from adjourn.graph.cli.staying import load_to_stay, log_to_stderr
 from adjourn.graph.cli.stores import opened
 from adjourn.graph.runner import Runner
 from adjourn.graph.worker import Worker
@@ -29,7 +26,7 @@ def work(
 ) -> int:
     """Work until SIGTERM or Ctrl-C; then hand the runs back. Gives the exit status: 0, or 4 when some still worked."""
     graph = load_to_stay(settings.app)  # before the store: a wrong app makes no file
-    _log_to_stderr()
+    log_to_stderr(logging.INFO)
     with opened(settings.store, create=True) as database, Runner(graph, database, lease_s=lease_s) as runner:
         worker = Worker(
             runner,
@@ -84,11 +81,3 @@ async def _health(worker: Worker, port: int) -> asyncio.Server:
         return await asyncio.start_server(answer, "127.0.0.1", port)
     except OSError as error:
         raise UsageError(f"cannot listen at port {port}: {error.strerror or error}") from error
-
-
-def _log_to_stderr() -> None:
-    """A worker has nobody in front of it: what it does is told on stderr, also without `ADJOURN_LOG`."""
-    if not os.environ.get(LOG_VARIABLE):
-        logging.basicConfig(
-            level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-        )

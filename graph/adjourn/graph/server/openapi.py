@@ -27,8 +27,8 @@ _STREAM = (
 )
 
 
-def description(url: str = "/") -> dict[str, Any]:
-    """The description of the server at `url`."""
+def description() -> dict[str, Any]:
+    """The description of the server, wherever it is reached."""
     shapes = list(_shapes())
     _, schemas = models_json_schema([(one, "serialization") for one in shapes], ref_template=_REF)
     paths: dict[str, Any] = {}
@@ -41,7 +41,7 @@ def description(url: str = "/") -> dict[str, Any]:
             "version": version("adjourn"),
             "summary": "Runs of tool-calling agents that stop for a person and go on exactly there.",
         },
-        "servers": [{"url": url}],
+        "servers": [{"url": "/"}],
         "paths": paths,
         "components": {
             "schemas": schemas["$defs"],
