@@ -20,6 +20,7 @@ from langchain_core.messages import BaseMessage
 
 from adjourn.checkpoints.builtin_types import PACKERS, UNPACKERS, pack_array
 from adjourn.checkpoints.errors import UsageError
+from adjourn.checkpoints.message_rows import pack_inline, unpack_inline
 from adjourn.checkpoints.registered_types import Registry
 from adjourn.checkpoints.stored_json import TAG, TAG_MARK, Json, Ranges, dump, parse, tagged
 
@@ -212,8 +213,6 @@ class _Packing:
         return tagged("dict", [[self.pack(key), self.pack(member)] for key, member in value.items()])
 
     def _pack_message(self, value: BaseMessage) -> Json:
-        from adjourn.checkpoints.message_rows import pack_inline
-
         if self.placer and is_storable(value):
             return tagged("message", self.placer.place([value])[0][0])
         return tagged("inline_message", pack_inline(value, self.codec))
@@ -264,8 +263,6 @@ class _Unpacking:
         return self.unpack(content)
 
     def _inline_message(self, content: Json) -> BaseMessage:
-        from adjourn.checkpoints.message_rows import unpack_inline
-
         return unpack_inline(content, self.codec)
 
     def _finder(self) -> Finder:

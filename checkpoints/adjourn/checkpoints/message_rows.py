@@ -7,7 +7,7 @@ or lone surrogates, an id that is too long) is written there in a readable form 
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 from langchain_core.messages import (
@@ -28,10 +28,12 @@ from langchain_core.messages import (
 )
 from pydantic_core import PydanticUndefined
 
-from adjourn.checkpoints.codec import Codec
 from adjourn.checkpoints.errors import StoredDataError
 from adjourn.checkpoints.registered_types import type_name
 from adjourn.checkpoints.stored_json import TAG_MARK, Json, copied, dump, parse
+
+if TYPE_CHECKING:
+    from adjourn.checkpoints.codec import Codec
 
 SHORT = 255  # characters of an ID column
 
@@ -75,7 +77,7 @@ class MessageRow(NamedTuple):
     hash: str
 
 
-def to_row(message: BaseMessage, codec: Codec) -> MessageRow:
+def to_row(message: BaseMessage, codec: "Codec") -> MessageRow:
     """The row of a message. Two messages have equal rows exactly when they are equal in every field."""
     fields = message.__dict__
     kind = type(message)
@@ -101,7 +103,7 @@ def hash_of(columns: tuple[str | None, ...]) -> str:
     return blake2b(orjson.dumps(columns), digest_size=16).hexdigest()
 
 
-def mould_of(row: MessageRow, codec: Codec, key: str) -> "Mould":
+def mould_of(row: MessageRow, codec: "Codec", key: str) -> "Mould":
     """The message of a row, taken apart. `key` names the row for errors.
 
     Raises `StoredDataError` when the row does not fit its hash or does not decode.
@@ -114,12 +116,12 @@ def mould_of(row: MessageRow, codec: Codec, key: str) -> "Mould":
         raise StoredDataError("messages", key, f"the row does not decode ({error})") from error
 
 
-def pack_inline(message: BaseMessage, codec: Codec) -> Json:
+def pack_inline(message: BaseMessage, codec: "Codec") -> Json:
     """A message as a tree, for values that are stored outside a thread and for `RemoveMessage`."""
     return list(to_row(message, codec)[:-1])
 
 
-def unpack_inline(tree: Json, codec: Codec) -> BaseMessage:
+def unpack_inline(tree: Json, codec: "Codec") -> BaseMessage:
     """What `pack_inline` gave. Raises `ValueError` when the tree is another one."""
     return _mould(MessageRow._make([*tree, ""]), codec).cast()
 
@@ -137,7 +139,7 @@ def _class_mark(kind: type[BaseMessage]) -> dict[str, Json]:
     return {"class": kind.__name__ if kind in _NAMED.values() else type_name(kind)}
 
 
-def _short(value: Any, name: str, rest: dict[str, Json], codec: Codec) -> str | None:
+def _short(value: Any, name: str, rest: dict[str, Json], codec: "Codec") -> str | None:
     if value is None or (
         type(value) is str and len(value) <= SHORT and value.isascii() and "\0" not in value
     ):
@@ -149,7 +151,7 @@ def _short(value: Any, name: str, rest: dict[str, Json], codec: Codec) -> str | 
     return shown
 
 
-def _content(value: Any, rest: dict[str, Json], codec: Codec) -> str:
+def _content(value: Any, rest: dict[str, Json], codec: "Codec") -> str:
     if type(value) is not str:
         rest["content"] = "json"
         return dump(codec.pack(value))
@@ -181,7 +183,7 @@ def _defaults_of(kind: type[BaseMessage]) -> dict[str, Any]:
 _DEFAULTS = {kind: _defaults_of(kind) for kind in (*ROLES, *_NAMED.values())}
 
 
-def _add_rest(message: BaseMessage, rest: dict[str, Json], codec: Codec) -> None:
+def _add_rest(message: BaseMessage, rest: dict[str, Json], codec: "Codec") -> None:
     """Every field that has no column and is not at its default."""
     kind = type(message)
     defaults = _DEFAULTS.get(kind) or _defaults_of(kind)
@@ -234,7 +236,7 @@ class Mould:
         return message
 
 
-def _mould(row: MessageRow, codec: Codec) -> Mould:
+def _mould(row: MessageRow, codec: "Codec") -> Mould:
     rest: dict[str, Json] = parse(row.rest) if row.rest else {}
     kind = _class_of(row.role, rest, codec)
     fields: dict[str, Any] = {"id": row.message_id, "name": row.name, "content": row.content}
@@ -263,7 +265,7 @@ _BLANKS = {kind: dict.fromkeys(kind.model_fields) | defaults for kind, defaults 
 _NEEDED = {kind: [name for name in blank if name not in _DEFAULTS[kind]] for kind, blank in _BLANKS.items()}
 
 
-def _apply_rest(fields: dict[str, Any], rest: dict[str, Json], codec: Codec) -> None:
+def _apply_rest(fields: dict[str, Any], rest: dict[str, Json], codec: "Codec") -> None:
     form = rest.get("content")
     if form == "json":
         fields["content"] = codec.decode(fields["content"])
@@ -278,7 +280,7 @@ def _apply_rest(fields: dict[str, Any], rest: dict[str, Json], codec: Codec) -> 
         fields |= codec.unpack(rest["extra"])
 
 
-def _class_of(role: str, rest: dict[str, Json], codec: Codec) -> type[BaseMessage]:
+def _class_of(role: str, rest: dict[str, Json], codec: "Codec") -> type[BaseMessage]:
     name = rest.get("class")
     if name is None:
         return _BY_ROLE[role]

@@ -20,9 +20,9 @@ from langgraph.types import Interrupt as Pending
 from sqlalchemy import Connection
 
 from adjourn.checkpoints import family, journal, leases
-from adjourn.checkpoints.database import Database, now
+from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import AdjournError, LeaseLost
-from adjourn.checkpoints.events import LoopInterrupt, RunFailed, RunFinished
+from adjourn.checkpoints.events import LoopInterrupt, RunFinished
 from adjourn.checkpoints.hooks import FENCE, OUTBOX
 from adjourn.checkpoints.lifecycle import (
     RUN_MOVES,
@@ -37,6 +37,7 @@ from adjourn.graph import starts
 from adjourn.graph.children import Working
 from adjourn.graph.closing import close_below
 from adjourn.graph.graph_parts import Graph
+from adjourn.graph.ledger_rows import failure_of
 from adjourn.graph.own_graphs import is_ours_alone
 from adjourn.graph.pending import answers_to, asked_again, asks_itself, custom, is_ours
 from adjourn.graph.run_log import Before, Listener, RunLog
@@ -302,15 +303,7 @@ class Drive:
         ids = {"run_id": run.id, "path": run.path, "step": written.step}
         log.error("run %s failed\n%s", run.id, stack, extra=ids)
         message = self._masker.text(str(error) if isinstance(error, AdjournError) else f"{kind}: {error}")
-        told = RunFailed(
-            run_id=run.id,
-            path=run.path,
-            step=written.step,
-            error=kind,
-            message=message,
-            failure=run.failures + 1,
-        )
-        kept = {"class": kind, "message": message, "at": now()}
+        told, kept = failure_of(run, written.step, kind, message)
         await written.leave(RunEvent.FAIL, [told], active_ms=self._active_ms(), error=kept)
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from adjourn.checkpoints import journal
 from adjourn.checkpoints.compiled import Check
 from adjourn.checkpoints.database import later, now
-from adjourn.checkpoints.events import ToolResult
+from adjourn.checkpoints.events import RunFailed, ToolResult
 from adjourn.checkpoints.flow_rows import FlowStepRow
 from adjourn.checkpoints.lifecycle import CallState, ErrorCode, InterruptState
 from adjourn.checkpoints.records import KEY_LENGTH, CallRow, Interrupt, RunRow, StepRow, shortened, to_text
@@ -203,6 +203,14 @@ def tool_result(
         data=shown if shown is not None else told.get("data"),
         took_ms=took_ms,
     )
+
+
+def failure_of(run: RunRow, step: int, kind: str, message: str) -> tuple[RunFailed, dict[str, Any]]:
+    """The event of a run that fails, and the error as its row keeps it. `kind` names what was raised."""
+    told = RunFailed(
+        run_id=run.id, path=run.path, step=step, error=kind, message=message, failure=run.failures + 1
+    )
+    return told, {"class": kind, "message": message, "at": now()}
 
 
 def _code_of(observation: str | None) -> str | None:

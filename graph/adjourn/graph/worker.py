@@ -15,12 +15,11 @@ from functools import partial
 from sqlalchemy import Connection
 
 from adjourn.checkpoints import event_rows, journal, leases, queue
-from adjourn.checkpoints.database import now
 from adjourn.checkpoints.doorbell import listen
 from adjourn.checkpoints.errors import NotResumable, RunBusy
-from adjourn.checkpoints.events import RunFailed
 from adjourn.checkpoints.lifecycle import RunEvent
 from adjourn.checkpoints.records import RunRow
+from adjourn.graph.ledger_rows import failure_of
 from adjourn.graph.run import Run
 from adjourn.graph.runner import Runner
 from adjourn.graph.waking import Teller
@@ -203,15 +202,7 @@ def give_up(connection: Connection, *, run_id: str, owner: str) -> None:
         return
     run = journal.read_run(connection, run_id)
     message = f"{run.deaths} processes died while they drove it; look at what it does, then try it again"
-    told = RunFailed(
-        run_id=run_id,
-        path=run.path,
-        step=run.steps,
-        error="OwnersDied",
-        message=message,
-        failure=run.failures + 1,
-    )
+    told, kept = failure_of(run, run.steps, "OwnersDied", message)
     event_rows.append(connection, run_id, [told], fence=fence)
-    kept = {"class": "OwnersDied", "message": message, "at": now()}
     journal.end_run(connection, run_id, fence, RunEvent.FAIL, active_ms=run.active_ms, error=kept)()
     log.error("run %s was given up: %s", run_id, message)
