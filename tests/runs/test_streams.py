@@ -70,7 +70,6 @@ async def test_c65_a_listener_that_joins_in_the_middle_of_a_text_gets_it_from_it
 @pytest.mark.in_process  # deltas
 async def test_c65_a_slow_listener_loses_deltas_and_no_stored_event(house, monkeypatch):
     monkeypatch.setattr(stream, "ROOM", 4)
-    monkeypatch.setattr(stream.Mailbox.__init__, "__defaults__", (4,))
     calls = [call("search_docs", {"query": str(n)}, id=f"c{n}") for n in range(6)]
     turns = [says([f"{n} " for n in range(30)], *calls), says([f"{n} " for n in range(30)])]
     runner = house.runner(turns)
@@ -94,7 +93,7 @@ async def test_c65_a_slow_listener_loses_deltas_and_no_stored_event(house, monke
 
 
 async def test_c65_a_slow_follower_loses_no_stored_event(house, monkeypatch):
-    monkeypatch.setattr(stream.Mailbox.__init__, "__defaults__", (2,))
+    monkeypatch.setattr(stream, "ROOM", 2)
     calls = [call("search_docs", {"query": str(n)}, id=f"c{n}") for n in range(6)]
     runner = house.runner([says("a", *calls), says(["b", "c", "d", "e"])])
     begun = asyncio.Event()

@@ -24,7 +24,7 @@ from adjourn.graph import (
     children,
     starts,
 )
-from adjourn.graph.children import Working
+from adjourn.graph.children import ChildRuns
 from adjourn.graph.cli import main
 from adjourn.graph.drawing import drawing_of
 from adjourn.graph.within import Within
@@ -573,7 +573,7 @@ async def test_c90_who_lost_the_run_above_makes_no_child_and_takes_none(team, kn
         lease_s=30,
     )
     await runner.database.awrite(lambda c: starts.store(c, run))
-    stale = Working(runner.family, run, lambda _: None, Within(Gate()))
+    stale = ChildRuns(runner.family, run, lambda _: None, Within(Gate()))
     below = children.child_id("run_p", 1, "d1")
 
     def taken_over(connection):
@@ -596,7 +596,7 @@ async def test_c81_a_child_that_ended_meanwhile_is_looked_at_and_not_driven_agai
     await runner.database.awrite(
         lambda c: c.execute(text("UPDATE runs SET status = 'running', fence = 9 WHERE id = 'run_q'"))
     )
-    again = Working(runner.family, replace(row, fence=9), lambda _: None, Within(Gate()))
+    again = ChildRuns(runner.family, replace(row, fence=9), lambda _: None, Within(Gate()))
     assert await again.work("search", "a", step=1, call_id="d1") == {
         "specialist": "search",
         "answer": "found",

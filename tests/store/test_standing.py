@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from adjourn.checkpoints import leases
 from adjourn.checkpoints.lifecycle import RunEvent
-from adjourn.checkpoints.standing import read_standing, read_totals
+from adjourn.checkpoints.store_figures import read_store_figures, read_totals
 from adjourn.graph import Runner, build_react
 from adjourn.graph.cli.doctor import doctor, examined
 from adjourn.graph.cli.settings import Settings
@@ -50,7 +50,7 @@ class Store:
         )
 
     def standing(self) -> dict[str, Any]:
-        return self.here.database.read(lambda c: asdict(read_standing(c)) | asdict(read_totals(c)))
+        return self.here.database.read(lambda c: asdict(read_store_figures(c)) | asdict(read_totals(c)))
 
     def findings(self) -> dict[str, tuple[float, bool]]:
         return {one.key: (one.count, one.wrong) for one in examined(self.here.database)}
@@ -100,7 +100,7 @@ def test_a_store_that_is_well(store: Store) -> None:
 
 def test_the_runs_of_another_graph_are_not_counted_where_one_is_named(store: Store) -> None:
     store.desk.start_sync("go")
-    other = store.here.database.read(lambda c: read_standing(c, "other"))
+    other = store.here.database.read(lambda c: read_store_figures(c, "other"))
     assert (other.queued, sum(other.runs.values())) == (0, 0)
 
 

@@ -41,14 +41,13 @@ def _known(tag: str, *kinds: type, take: Callable[[Any], Any], make: Callable[[A
     UNPACKERS[tag] = lambda content, unpack: make(unpack(content))
 
 
-def _fields(tag: str, kind: type, *names: str, make: Callable[..., Any] | None = None) -> None:
-    """Store values of `kind` as a dict of these attributes; they are the keywords of `make`."""
-    build = make or kind
+def _fields(tag: str, kind: type, *names: str) -> None:
+    """Store values of `kind` as a dict of these attributes, which are the keywords of its constructor."""
     _known(
         tag,
         kind,
         take=lambda value: {name: getattr(value, name) for name in names},
-        make=lambda fields: build(**{name: fields[name] for name in names if name in fields}),
+        make=lambda fields: kind(**{name: fields[name] for name in names if name in fields}),
     )
 
 

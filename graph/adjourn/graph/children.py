@@ -83,7 +83,7 @@ def child_id(parent_id: str, step: int, call_id: str) -> str:
     return f"run_{hashlib.sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()[:15]}"
 
 
-class Working:
+class ChildRuns:
     """Implements the nodes' `Children` for one run that is being driven."""
 
     def __init__(self, of: Family, run: RunRow, listener: Listener, within: Within) -> None:

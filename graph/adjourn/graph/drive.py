@@ -34,7 +34,7 @@ from adjourn.checkpoints.lifecycle import (
 from adjourn.checkpoints.records import RunRow
 from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.graph import starts
-from adjourn.graph.children import Working
+from adjourn.graph.children import ChildRuns
 from adjourn.graph.closing import close_below
 from adjourn.graph.graph_parts import Graph
 from adjourn.graph.ledger_rows import failure_of
@@ -87,7 +87,7 @@ class Drive:
         lease_s: float,
         masker: Masker,
         keyring: Keyring,
-        working: Working | None = None,
+        children: ChildRuns | None = None,
         within: Within | None = None,
         found: Found | None = None,
     ) -> None:
@@ -100,7 +100,7 @@ class Drive:
         self._lease_s = lease_s
         self._masker = masker
         self._keyring = keyring
-        self._working = working
+        self._children = children
         self._within = within
         self._found = found  # until the graph has gone on once
         self._clock = Clock(run.active_ms)
@@ -191,7 +191,7 @@ class Drive:
             keyring=self._keyring,
             clock=self._clock,
             began_at=datetime.fromisoformat(run.created_at).timestamp(),
-            children=self._working,
+            children=self._children,
             gate=within.gate if within is not None else None,
             above=within.permission if within is not None else None,
             budgets=within.budgets if within is not None else None,
@@ -216,8 +216,8 @@ class Drive:
                 pending += values.pop("__interrupt__", ())
                 state = values
         finally:
-            if self._working is not None:
-                await self._working.ended()
+            if self._children is not None:
+                await self._children.ended()
             await saver.astore_held(config, written.left_over())
         return state, pending
 
@@ -265,7 +265,7 @@ class Drive:
     def _close_below(self, event: RunEvent) -> Callable[[Connection], object]:
         """Ends the runs of specialists that are left: nobody will go on with them."""
         closing = RunEvent.CANCEL if event is RunEvent.CANCEL else RunEvent.DISMISS
-        if self._working is None:
+        if self._children is None:
             return lambda _: None
         return lambda one: close_below(one, self._run.id, closing, by=None, masker=self._masker)
 

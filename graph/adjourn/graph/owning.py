@@ -30,7 +30,7 @@ from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.graph import expiring, starts
 from adjourn.graph.background import Background
 from adjourn.graph.cancelling import CancelWatch
-from adjourn.graph.children import Family, Working
+from adjourn.graph.children import ChildRuns, Family
 from adjourn.graph.drive import Drive, Found
 from adjourn.graph.graph_parts import (
     Graph,
@@ -327,7 +327,7 @@ class Owning:
         if run.cancel_requested_at is not None:
             cancel.set()
         if run.status == RunStatus.RUNNING:
-            control, working = RunControl(), None
+            control, children = RunControl(), None
             mine = self._driving[run.id] = _Driving(cancel, control, asyncio.get_running_loop(), Future())
             self._broadcast.begin(run.id, run.last_event)
             if self._draining:
@@ -336,7 +336,7 @@ class Owning:
                 if self.family.specialists is not None:
                     within = within or Within(Gate())
                     below = within.below(self.database, run.id, self.graph)
-                    working = Working(self.family, run, heard, below)
+                    children = ChildRuns(self.family, run, heard, below)
                 with self._watch.watched(run.id, cancel):
                     await Drive(
                         self.database,
@@ -348,7 +348,7 @@ class Owning:
                         lease_s=self.lease_s,
                         masker=self.masker,
                         keyring=self.keyring,
-                        working=working,
+                        children=children,
                         within=within,
                         found=found,
                     ).to_its_end()

@@ -33,17 +33,16 @@ class Heard:
 
 
 class Mailbox:
-    """What one listener has not read yet: at most `room` events. Put from any thread, read on one event loop.
+    """What one listener has not read yet: at most `ROOM` events. Put from any thread, read on one event loop.
 
     When it is full, deltas go first; then everything goes, and the reader sees by the numbers what it missed.
     `first` and `last` are the numbers of the stored events that were put, by run.
     """
 
-    def __init__(self, room: int = ROOM) -> None:
+    def __init__(self) -> None:
         self.first: dict[str, int] = {}
         self.last: dict[str, int] = {}
         self.closed = False
-        self._room = room
         self._items: deque[Heard] = deque()
         self._lock = threading.Lock()
         self._loop = asyncio.get_running_loop()
@@ -52,7 +51,7 @@ class Mailbox:
     def put(self, event: Event, behind: int | None = None) -> None:
         """Take an event. Never waits, whatever the reader does."""
         with self._lock:
-            if len(self._items) >= self._room:
+            if len(self._items) >= ROOM:
                 self._make_room()
             if event.number is not None:
                 self.first.setdefault(event.run_id, event.number)
@@ -65,7 +64,7 @@ class Mailbox:
     def _make_room(self) -> None:
         stored = [one for one in self._items if one.event.stored]
         self._items.clear()
-        if len(stored) < self._room:
+        if len(stored) < ROOM:
             self._items.extend(stored)
 
     def close(self) -> None:

@@ -47,7 +47,7 @@ class Places:
         return not going_on
 
 
-class Held:
+class HeldPlaces:
     """The places that one attempt holds, until its work really ends."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt
 
 from adjourn.checkpoints.lifecycle import CallState, Effect, ErrorCode
 from adjourn.checkpoints.sealed import hidden
-from adjourn.nodes.attempt import Held, Places, Work, begin, in_thread, result_of
+from adjourn.nodes.attempt import HeldPlaces, Places, Work, begin, in_thread, result_of
 from adjourn.nodes.calls import Call
 from adjourn.nodes.context import Happened, ToolContext
 from adjourn.nodes.failures import Failure, TimeLimit, failure_of, public_message, text_of
@@ -201,12 +201,12 @@ class _Execution:
             return await self._given_up(refusal, Failure(refusal.code, lost=True))
         return self._failed(refusal.code, **self._counted(), **refusal.told)
 
-    async def _begun(self) -> tuple[Work, Held]:
+    async def _begun(self) -> tuple[Work, HeldPlaces]:
         """Enter the tool, when its turn has come and, of a write, `started` is on the disk.
 
         Raises `_Refused`, and what the ledger raises.
         """
-        run, held = self.executor.run, Held()
+        run, held = self.executor.run, HeldPlaces()
         try:
             await self._take_places(held)
             context = self._context()
@@ -229,7 +229,7 @@ class _Execution:
         held.until(work)
         return work, held
 
-    async def _take_places(self, held: Held) -> None:
+    async def _take_places(self, held: HeldPlaces) -> None:
         """Wait for the tool's own place and turn, then for the run's (C-21). None of it counts as the tool's time."""
         tool, throttle, run = self.tool, self.tool.throttle, self.executor.run
         busy = _Refused(ErrorCode.UNAVAILABLE, "unavailable.busy")
@@ -257,7 +257,7 @@ class _Execution:
         left = self.executor.left_s
         return LONGEST_WAIT_S if left is None else max(0.0, min(LONGEST_WAIT_S, left))
 
-    async def _result(self, work: Work, held: Held) -> Any:
+    async def _result(self, work: Work, held: HeldPlaces) -> Any:
         """What the tool gives within its time limit, or raises; `TimeLimit` after it."""
         try:
             return await result_of(work, self.tool.timeout_s, on_abandon=held.abandon)

@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 from adjourn.checkpoints.lifecycle import FlowStepState
 
 
-class Spent(TypedDict):
+class SpentBefore(TypedDict):
     """What a run has spent: a free loop counts its own limits from where it began."""
 
     active_s: float
@@ -15,7 +15,7 @@ class Spent(TypedDict):
     cost: float
 
 
-def nothing_spent() -> Spent:
+def nothing_spent() -> SpentBefore:
     """That of a run that begins."""
     return {"active_s": 0.0, "wall_s": 0.0, "tokens": 0, "cost": 0.0}
 
@@ -33,7 +33,7 @@ class FlowState(TypedDict):
     run_id: str
     at: str | None
     began: int  # model calls and steps of the flow before the step in hand
-    spent: Spent  # and what the run had spent by then
+    spent: SpentBefore  # and what the run had spent by then
     said: str  # id of the newest assistant message when the step in hand began
     turns: int  # model turns of the step in hand
     tries: int  # how often the step in hand was begun again

@@ -10,7 +10,7 @@ from adjourn.checkpoints import settling
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.checkpoints.setup import VERSION
-from adjourn.checkpoints.standing import read_standing
+from adjourn.checkpoints.store_figures import read_store_figures
 from adjourn.graph.cli.screen import Screen
 from adjourn.graph.cli.settings import Settings
 from adjourn.graph.cli.stores import opened
@@ -49,7 +49,7 @@ def examined(database: Database) -> Sequence[Finding]:
 
 
 def _examined(connection: Connection, database: Database) -> list[Finding]:
-    found = read_standing(connection)
+    found = read_store_figures(connection)
     clock = _clock_s(connection, database)
     stuck = len(settling.settled_runs(connection, None))
     return [

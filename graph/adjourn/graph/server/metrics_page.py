@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
 
-from adjourn.checkpoints.standing import read_standing, read_totals
+from adjourn.checkpoints.store_figures import read_store_figures, read_totals
 from adjourn.graph.server.desk import desk_of
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -41,10 +41,10 @@ def as_text(connection: Connection, graph: str | None = None) -> str:
 
 
 def _lines(connection: Connection, graph: str | None) -> Iterator[str]:
-    standing, totals = read_standing(connection, graph), read_totals(connection, graph)
-    yield from _labelled("runs", "Runs, by status.", "status", standing.runs)
+    now, totals = read_store_figures(connection, graph), read_totals(connection, graph)
+    yield from _labelled("runs", "Runs, by status.", "status", now.runs)
     yield from _labelled("calls", "Tool calls, by outcome.", "outcome", totals.calls)
-    figures = asdict(standing) | asdict(totals)
+    figures = asdict(now) | asdict(totals)
     for field, text in _PLAIN.items():
         name = f"adjourn_{_NAMES.get(field, field)}"
         yield from (f"# HELP {name} {text}", f"# TYPE {name} gauge", f"{name} {figures[field]}")

@@ -16,7 +16,7 @@ from adjourn.checkpoints.run_schema import calls, interrupts, runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class StoreFigures:
     """The runs of a store, or of one graph in it.
 
     - `runs`: how many of each status. Of the `running` ones, `working` have an owner whose lease holds, `queued` wait
@@ -46,7 +46,7 @@ class Totals:
     cost: float
 
 
-def read_standing(connection: Connection, graph: str | None = None) -> Standing:
+def read_store_figures(connection: Connection, graph: str | None = None) -> StoreFigures:
     """How the store stands; `graph`: only its runs. Questions are always those of the whole store."""
     at = now()
     mine = [] if graph is None else [runs.c.graph == graph]
@@ -69,7 +69,7 @@ def read_standing(connection: Connection, graph: str | None = None) -> Standing:
         connection.execute(select(func.count()).select_from(interrupts).where(opened, *more)).scalar_one()
         for more in ((), (interrupts.c.expires_at <= at,))
     )
-    return Standing(
+    return StoreFigures(
         runs={one.value: 0 for one in RunStatus} | _by_word(statuses),
         working=count(runs.c.lease_until >= at),
         queued=count(runs.c.lease_until.is_(None)),
