@@ -71,7 +71,7 @@ def _query(page: Page) -> Any:
 
 
 def _fits_a_column(value: Any) -> bool:
-    """Others are compared here: no row has them, and a server refuses to look."""
+    """Whether a column could hold this value. A server refuses to look for any other, and no row has it."""
     if isinstance(value, int):
         return -(2**31) <= value < 2**31
     return "\0" not in value and is_unicode(value)

@@ -41,7 +41,7 @@ def _counting_from() -> Update:
 
 
 def _telling(counting: Callable[[], Update]) -> Statement:
-    """The update with what it came to, where the database tells it: MySQL does not."""
+    """The UPDATE, which returns the number that it came to; on MySQL, which cannot return it, without."""
     return Statement(
         lambda dialect: counting().returning(runs.c.last_event) if dialect in _TELL else counting()
     )

@@ -22,7 +22,7 @@ _children = Statement(
 
 
 def _tree() -> CTE:
-    """The runs that work for a run, and for those: `id`, and `depth`, 1 for those that work for it itself."""
+    """The runs that work for a run, directly or through others: `id`, and `depth`, which is 1 for a direct one."""
     first = select(runs.c.id, literal_column("1").label("depth")).where(
         runs.c.parent_run_id == bindparam("id_")
     )
@@ -47,25 +47,25 @@ _spent_below = Statement(
 
 
 def children(connection: Connection, run_id: str) -> Asked[list[str]]:
-    """The runs that work for a run itself, oldest first."""
+    """The runs that work for a run directly, oldest first."""
     asked = _children.ask(connection, {"id_": run_id})
     return lambda: [row["id"] for row in asked()]
 
 
 def below(connection: Connection, run_id: str) -> list[str]:
-    """The runs that work for a run, and for those: nearest first, oldest first."""
+    """The runs that work for a run, directly or through others: the nearest first, of equals the oldest."""
     return [row[0] for row in _below.rows(connection, {"id_": run_id})]
 
 
 def live_below(connection: Connection, run_id: str) -> list[str]:
-    """Those of them that have not ended, the farthest first: the order in which they can be ended."""
+    """The runs below a run that have not ended, the farthest first: the order in which they can be ended."""
     ended = (RunStatus.FINISHED, RunStatus.CANCELLED)
     rows = _below.rows(connection, {"id_": run_id})
     return [one for one, status in reversed(rows) if status not in ended]
 
 
 def spent_below(connection: Connection, run_id: str) -> tuple[int, float]:
-    """Tokens and cost of all runs that work for this one, and for those."""
+    """Tokens and cost of all runs that work for this one, directly or through others."""
     row = _spent_below.first(connection, {"id_": run_id})
     return (0, 0.0) if row is None else (int(row[0]), float(row[1]))
 
@@ -77,7 +77,7 @@ def spent_with_below(connection: Connection, run_id: str) -> tuple[int, float]:
 
 
 def count_children(connection: Connection, run_id: str, *, but: Iterable[str] = ()) -> int:
-    """How many runs were made to work for a run, those below them and those at the paths `but` left out."""
+    """How many runs were made to work for a run directly, without those at the paths `but`."""
     query = select(func.count()).where(runs.c.parent_run_id == run_id, runs.c.path.not_in([*but]))
     return int(connection.execute(query).scalar_one())
 

@@ -55,7 +55,7 @@ class CopiedThread:
         return self.found.checkpoint["channel_values"]
 
     def go_on_with(self, changes: Mapping[str, Any]) -> None:
-        """Store one more checkpoint, with these channels changed: what comes next is what came next there.
+        """Store one more checkpoint, with these channels changed: what comes next here is what came next there.
 
         It has an id of its own, and with it the tasks behind it: what they wrote in the original is not theirs.
         """

@@ -52,7 +52,7 @@ class Ride(Protocol):
         ...
 
     def committed(self) -> None:
-        """Called once, behind `stored`: by `put` on its thread, by `aput` on the event loop's."""
+        """Called once, after `stored`: by `put` on its thread, by `aput` on the event loop's."""
         ...
 
 

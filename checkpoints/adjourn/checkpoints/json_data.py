@@ -32,7 +32,7 @@ def too_deep() -> ValueError:
 
 
 def _inside(one: Any) -> Iterable[Any]:
-    """What a container holds; nothing where it is none, and is JSON."""
+    """What a container holds; nothing for any other value. Raises `ValueError` for a value that is no JSON."""
     if isinstance(one, dict):
         if strange := [key for key in one if not isinstance(key, str)]:
             raise ValueError(f"a key in it is no text, but {type(strange[0]).__name__}")
@@ -58,7 +58,7 @@ def read_json(text: str | bytes) -> Any:
 
 
 def no_number(word: str) -> NoReturn:
-    """Raises `ValueError` for a number that JSON has not."""
+    """Raises `ValueError` for a number that JSON does not have."""
     raise ValueError(f"{word[:24]} is no number of JSON")
 
 

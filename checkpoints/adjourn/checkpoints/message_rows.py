@@ -122,7 +122,7 @@ def pack_inline(message: BaseMessage, codec: "Codec") -> Json:
 
 
 def unpack_inline(tree: Json, codec: "Codec") -> BaseMessage:
-    """What `pack_inline` gave. Raises `ValueError` when the tree is another one."""
+    """The message that `pack_inline` has packed. Raises `ValueError` for any other tree."""
     return _mould(MessageRow._make([*tree, ""]), codec).cast()
 
 

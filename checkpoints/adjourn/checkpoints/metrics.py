@@ -145,7 +145,7 @@ def _in_scope(scope: Scope) -> list[ColumnElement[bool]]:
 
 
 def _of_runs(run_id: ColumnElement[str], scope: Scope) -> list[ColumnElement[bool]]:
-    """That a row belongs to a run in scope; nothing to test when every run is."""
+    """The tests whether a row belongs to a run in scope; none when every run is in scope."""
     tests = _in_scope(scope)
     return [run_id.in_(select(runs.c.id).where(*tests))] if tests else []
 
@@ -272,7 +272,7 @@ def _ranked(rows: Select[*tuple[Any, ...]], group: ColumnElement[Any], took: Col
 
 
 def _percentiles(ranked: Subquery) -> list[ColumnElement[int]]:
-    """The smallest time that half, and 95 of 100, of a group do not exceed: no engine's own function is shared."""
+    """The smallest time that half, and 95 of 100, of a group do not exceed. No function for this exists on all engines."""
     return [
         cast(func.min(case((ranked.c.place * 100 >= ranked.c.timed * share, ranked.c.ms))), Integer)
         for share in (50, 95)

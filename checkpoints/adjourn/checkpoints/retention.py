@@ -240,7 +240,7 @@ def _with_specialists(connection: Connection, run_ids: Sequence[str]) -> list[st
 
 
 def _delete_runs(connection: Connection, run_ids: Sequence[str], *, spare: str) -> None:
-    """Take away runs with their rows, and the threads of the specialists among them, but for thread `spare`."""
+    """Take away runs with their rows, and the threads of the specialists among them, except thread `spare`."""
     for batch in batches(run_ids):
         query = sa.select(runs.c.thread_id).where(runs.c.id.in_(batch), runs.c.thread_id != spare)
         delete_threads(connection, list(connection.execute(query.distinct()).scalars()))

@@ -149,7 +149,7 @@ _TOO_LARGE = frozenset({1153, 2006, 2013})
 
 @contextmanager
 def understood() -> Iterator[None]:
-    """What a server cannot hold, said as such."""
+    """Turns the error for a value that a server cannot hold into a `StoreError` that says so."""
     try:
         yield
     except DataError as error:

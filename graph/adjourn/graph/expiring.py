@@ -39,7 +39,7 @@ def expire(connection: Connection, run_id: str) -> list[Event]:
 
 
 def _overdue(questions: Iterable[Interrupt]) -> list[str]:
-    """The runs whose questions among these are overdue: of a run, and of those below it."""
+    """The runs that have an overdue question among these."""
     at = now()
     return list(dict.fromkeys(one.run_id for one in questions if one.is_overdue(at)))
 
@@ -69,7 +69,7 @@ async def aread_current(database: Database, run_id: str) -> Run:
 
 
 async def asked(database: Database, run_id: str) -> tuple[Sequence[Interrupt], Sequence[Event]]:
-    """The questions of a run and of those below it, after those whose time has passed were closed; also the events of that."""
+    """The questions of a run and of the runs below it, once the overdue ones were closed; and the events of that."""
     told: Sequence[Event] = ()
     found = await database.aread(lambda connection: family.read_interrupts(connection, run_id))
     due = _overdue(found)

@@ -28,7 +28,7 @@ def tools_of(graph: Graph) -> Mapping[str, Tool]:
 
 
 def flow_of_graph(graph: Graph) -> FlowTable | None:
-    """The table of a flow; None: the graph is none."""
+    """The table of a graph that is a flow; None: it is not one."""
     node = next(nodes_of(graph, FlowNode), None)
     return None if node is None else node.table
 

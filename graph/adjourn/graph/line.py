@@ -69,7 +69,7 @@ class Lines:
         end_of: Callable[[str], "Future[None] | None"],
         attempt: Callable[[Callable[[], None]], Awaitable[T]],
     ) -> T:
-        """What `attempt` gives, made when it is our turn; it calls what it is given when its run has begun.
+        """Call `attempt` when it is our turn, and give what it gives. It gets a function to call when its run has begun.
 
         `end_of` gives the end of a run that this process drives. A caller that is cancelled while it waits leaves
         nothing behind. Raises `RunBusy` after `wait_s` seconds.

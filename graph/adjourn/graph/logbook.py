@@ -29,7 +29,7 @@ Told = tuple[logging.Logger, int, str, tuple[object, ...]]
 
 
 def log_event(event: Event) -> None:
-    """Write a record about an event. Costs a look at a level where nobody listens; deltas are not told."""
+    """Write a record about an event, unless it is a delta. Where nobody listens it costs a look at the logger's level."""
     tell = _TOLD.get(type(event))
     if tell is None:
         return

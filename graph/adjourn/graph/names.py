@@ -6,7 +6,7 @@ LONGEST = 255  # characters: the columns'
 
 
 def check_name(what: str, name: str | None) -> None:
-    """Raises `UsageError` for what cannot be stored as a name, or looked up; None is none, and is fine.
+    """Raises `UsageError` for what cannot be stored or looked up as a name. None stands for no name, and is fine.
 
     It is the same on every engine: SQLite alone takes a name of any length, and one with a NUL.
     """

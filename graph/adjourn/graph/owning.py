@@ -361,7 +361,7 @@ class Owning:
 
 
 def _found(connection: Connection, run: RunRow) -> Found | None:
-    """What the owner of a new run needs to know; None: it is not ours, or old, and there may be much to read."""
+    """What the owner of a new run needs to know; None: the run is not ours, or it has a past, which may take long to read."""
     is_new = run.status == RunStatus.RUNNING and run.steps == 0
     return Found.read(connection, run) if is_new else None
 
@@ -375,7 +375,7 @@ def _checked_lease(lease_s: float) -> float:
 
 
 def _say_begun(on_begun: OnBegun | None, run: RunRow) -> None:
-    """Tell who waits for it. What that raises is logged: the run is begun, and somebody has to drive it."""
+    """Call `on_begun`. What it raises is logged: the run has begun, and somebody has to drive it."""
     if on_begun is None:
         return
     try:

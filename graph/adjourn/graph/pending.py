@@ -132,7 +132,7 @@ def _said(error: Exception) -> str:
 
 
 def _custom_id(run_id: str, langgraph_id: str, times: int) -> str:
-    """The id of a question of somebody's own node, that was asked so many times before; LangGraph's own is not the
-    run's alone: a fork has it too."""
+    """The id of a question of somebody's own node that was asked `times` times before. LangGraph's own id would not do:
+    a fork has the same."""
     identity = f"{run_id}\n{langgraph_id}\n{times}"
     return f"int_{hashlib.sha256(identity.encode()).hexdigest()[:12]}"

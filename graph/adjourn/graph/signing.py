@@ -26,7 +26,7 @@ def signed(connection: Connection, begun: Begun, signature: str) -> Begun:
 
 
 def sign(connection: Connection, run: RunRow, signature: str) -> bool:
-    """Take note of the graph that a run goes on with. Whether it is another one than before."""
+    """Take note of the graph that a run goes on with. Gives whether it is another one than before."""
     if run.signature == signature:
         return False
     log.warning(

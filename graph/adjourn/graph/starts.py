@@ -43,7 +43,7 @@ def new_id(prefix: str) -> str:
 
 
 def id_at(prefix: str, moment: datetime) -> str:
-    """What the ids made before an aware datetime sort before, and those made since do not: a bound for partitions."""
+    """A bound for partitions: ids made before an aware datetime sort before it, ids made since do not."""
     return _id(prefix, int(moment.timestamp() * 1000), 0)
 
 
@@ -153,7 +153,7 @@ def _impossible() -> None:
 
 
 def input_of_new_thread(connection: Connection, run: RunRow) -> RunState | None:
-    """`first_input` on a thread that nothing was stored of; None: there is a checkpoint, and LangGraph knows what it holds."""
+    """`first_input` on a thread without any checkpoint; None: there is one, and only LangGraph knows what it holds."""
     if thread_ops.has_checkpoints(connection, run.thread_id):
         return None
     return first_input(connection, run, {})
@@ -188,7 +188,7 @@ def _run_of(connection: Connection, run_id: str | None) -> RunRow | None:
 
 
 def _never_checkpointed(connection: Connection, run: RunRow, last: RunRow | None) -> list[RunRow]:
-    """The runs of the thread that failed before their first checkpoint, after `last`: their messages are owed."""
+    """The runs of the thread that failed before their first checkpoint, after `last`: no state holds their messages yet."""
     since = ("", "") if last is None else (last.created_at, last.id)
     found = journal.begun_in_vain(connection, run.thread_id)
     return [one for one in reversed(found) if one.id != run.id and (one.created_at, one.id) > since]

@@ -157,7 +157,7 @@ class _Clock:
 
 
 def anchor_of(run: Run, depth: int, rest: str) -> str:
-    """What names a part of a run within a page; the run at the top needs no name."""
+    """The anchor of a part of a run within a page; in the run at the top it goes without the run's id."""
     return f"{run.id}-{rest}" if depth else rest
 
 

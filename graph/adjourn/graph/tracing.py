@@ -217,7 +217,7 @@ def _common(run: Run, operation: str) -> dict[str, Any]:
 
 
 def _mark_failed(api: Any, span: Any, code: str, words: str = "", *, kind: str | None = None) -> None:
-    """An error's class; its words are content."""
+    """Note an error on a span: its class always, its words only where content is captured."""
     span.set_attribute("error.type", code)
     span.set_status(api.Status(api.StatusCode.ERROR, code))
     told = {"exception.type": kind or code}

@@ -61,7 +61,7 @@ def _counts(run: Run, _language: str) -> Mapping[str, object]:
 
 
 def _who(run: Run, language: str) -> Mapping[str, object]:
-    """Who ended it, as the audit says; a cancel by Ctrl-C is nobody's row."""
+    """Who ended it, as the audit says; a cancel by Ctrl-C has no row there."""
     ends = [one for one in run.audit if one.action in ("cancel_requested", "cancelled", "dismissed")]
     named = next((one for one in ends if one.by), ends[-1] if ends else None)
     if named is None:

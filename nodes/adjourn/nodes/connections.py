@@ -73,7 +73,7 @@ def _is_home(client: Any) -> bool:
 
 
 def _own(client: Any, pool: Callable[[], Any]) -> Any:
-    """The running loop's own client in place of `client`."""
+    """The client that stands in for `client` on the running loop."""
     clients = _CLIENTS.setdefault(asyncio.get_running_loop(), weakref.WeakKeyDictionary())
     own = clients.get(client)
     if own is None:

@@ -33,7 +33,7 @@ class Counters(TypedDict):
 
 
 def new_counters(began_at: float | None = None, began_with: str | None = None) -> Counters:
-    """Those of a run that begins."""
+    """The counters of a run that begins."""
     return {
         "began_at": began_at,
         "began_with": began_with,
@@ -64,7 +64,7 @@ def counters_of(state: Mapping[str, Any]) -> Counters:
 
 
 def kept(counters: Counters) -> Counters:
-    """What of them the state holds, but for the log."""
+    """The part of the counters that the state holds beside the log: those that differ from the beginning of a run."""
     new: Mapping[str, Any] = {**new_counters(), "log": counters["log"]}
     found: Any = {name: value for name, value in counters.items() if value != new[name]}
     changed: Counters = found

@@ -140,7 +140,7 @@ def specialist_tool(name: str, about: str, behind: Any) -> Tool:
 
 
 def step_tool(name: str, title: str, behind: Any) -> Tool:
-    """What stands for the step of a flow in which a graph works: its result is the answer."""
+    """The tool that stands for a step of a flow in which a graph works: its result is the graph's answer."""
 
     async def work(task: Annotated[str, Field(min_length=1)], *, call: ToolContext) -> Any:
         brought = await _work(call, name, task, "")

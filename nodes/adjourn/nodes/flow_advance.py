@@ -137,7 +137,7 @@ class Advance:
     # -- how a step ended
 
     def _how_it_ended(self, step: Step) -> Ended | None:
-        """None: the model goes on with the step."""
+        """How the step in hand ended; None: it has not, and the model goes on with it."""
         mine = self._mine(step)
         succeeded = [one for one in mine if one["state"] == CallState.OK]
         if succeeded:

@@ -69,6 +69,6 @@ def limits_in(step: Step | None, flow: FlowState, whole: Limits) -> Limits:
 
 
 def _least(own: Any, before: Any, whole: Any) -> Any:
-    """The lower of a step's own limit, counted from its beginning, and that of the flow; None is none."""
+    """The lower of a step's own limit, counted from its beginning, and that of the flow; None: no limit."""
     counted = None if own is None else before + own
     return min((value for value in (counted, whole) if value is not None), default=None)

@@ -7,7 +7,7 @@ from adjourn.checkpoints.lifecycle import FlowStepState
 
 
 class SpentBefore(TypedDict):
-    """What a run has spent: a free loop counts its own limits from where it began."""
+    """What a run had spent when a step began: a free loop counts its own limits from there."""
 
     active_s: float
     wall_s: float
@@ -16,7 +16,7 @@ class SpentBefore(TypedDict):
 
 
 def nothing_spent() -> SpentBefore:
-    """That of a run that begins."""
+    """What a run that begins has spent."""
     return {"active_s": 0.0, "wall_s": 0.0, "tokens": 0, "cost": 0.0}
 
 
@@ -44,7 +44,7 @@ class FlowState(TypedDict):
 
 
 def new_flow(run_id: str) -> FlowState:
-    """That of a run that begins."""
+    """The flow of a run that begins."""
     return {
         "run_id": run_id,
         "at": None,

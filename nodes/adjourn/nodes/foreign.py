@@ -143,7 +143,7 @@ def _signature(one: BaseTool) -> Mapping[str, inspect.Parameter]:
 
 
 def _kinds(one: BaseTool) -> dict[str, Any]:
-    """The types of all that a tool takes: of its schema, and of its function where that takes more."""
+    """The types of all parameters of a tool: those of its schema, and those that its function takes besides."""
     try:
         found = typing.get_type_hints(_function(one), include_extras=True)
     except Exception:  # a name that is not there any more: then its schema tells what there is to tell

@@ -69,7 +69,7 @@ class Limits:
         return self.max_total_tokens is not None or self.max_cost is not None
 
     def is_spent(self, tokens: int, cost: float) -> bool:
-        """Whether that is all that may be spent."""
+        """Whether a run that has spent so much may spend no more."""
         return _reached(tokens, self.max_total_tokens) or _reached(cost, self.max_cost)
 
 

@@ -32,7 +32,7 @@ def is_legal(messages: Sequence[AnyMessage]) -> bool:
 
 
 class Checked:
-    """`is_legal` for a history that grows: what was found legal is not looked at again.
+    """`is_legal` for a history that grows: messages that were found legal are not looked at again.
 
     As long as it is the same objects: whoever changes a stored message gives a new one.
     """

@@ -108,7 +108,7 @@ class ModelNode:
 
 
 def _begun(state: RunState) -> RunState:
-    """Where no runner resets the state for a new run, a run begins with each user message."""
+    """The state, reset where a run begins: without a runner, which would do that, with each user message."""
     if "run_id" in state:
         return state
     said = next((one for one in reversed(state["messages"]) if isinstance(one, HumanMessage)), None)

@@ -26,7 +26,7 @@ from adjourn.nodes.wire_in import usage_of
 
 
 class LimitReached(Exception):
-    """The run may ask no model any more; raised where a node of somebody's own asks one."""
+    """The run may not ask a model any more; raised where a node of somebody's own asks one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,7 @@ def _seconds(value: Any) -> float | None:
 
 
 def _must_be_answerable(question: Question, tool: Tool) -> None:
-    """Raises `ValueError` for fields that the tool does not take, or a schema that is none or leads nowhere."""
+    """Raises `ValueError` for fields that the tool does not take, and for a schema that is none or refers to nothing."""
     unknown = set(question["response_schema"].get("properties", {})) - set(tool.schema["properties"])
     if unknown:
         raise ValueError(f"it asks for {', '.join(sorted(unknown))}, which it does not take")

@@ -21,7 +21,7 @@ _in_order = json.JSONEncoder(sort_keys=True).encode  # `json.dumps` would make o
 
 
 def digest(call: Call) -> str:
-    """What two calls of one tool with the same arguments share, whatever the order of their keys."""
+    """The same for two calls of one tool with the same arguments, whatever the order of their keys."""
     same = _in_order([call["name"], call["arguments"]])
     return hashlib.sha256(same.encode()).hexdigest()[:DIGEST]
 

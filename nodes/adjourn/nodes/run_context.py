@@ -150,7 +150,7 @@ class Cancel:
         return self.for_threads.is_set()
 
     def waiter(self) -> "asyncio.Future[None]":
-        """A future that is done once it is set; who does not wait any more cancels it."""
+        """A future that is done once the signal is set; whoever stops waiting for it cancels it."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.is_set():
             waiter.set_result(None)

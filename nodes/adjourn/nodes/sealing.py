@@ -100,7 +100,7 @@ class Keyring:
     # -- digests
 
     def digest(self, name: str, arguments: Mapping[str, Any] | None) -> str:
-        """What two calls of one tool with the same arguments share, whatever the order of their keys (C-54)."""
+        """The same for two calls of one tool with the same arguments, whatever the order of their keys (C-54)."""
         return self.digests(name, arguments)[0]
 
     def digests(self, name: str, arguments: Mapping[str, Any] | None) -> list[str]:

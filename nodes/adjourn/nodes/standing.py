@@ -9,7 +9,7 @@ from adjourn.nodes.spending import Spent
 
 
 async def standing_of(counters: Counters, steps: int, run: RunContext, limits: Limits) -> Standing:
-    """Looks at the children only where a limit counts what they spend."""
+    """How the run stands now. What its children spent is read only where a limit counts it."""
     below = await run.ledger.spent_below() if limits.counts_children() else Spent()
     return Standing(
         steps=steps,

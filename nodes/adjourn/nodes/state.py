@@ -44,7 +44,7 @@ def put_behind(left: Any, right: Any) -> Any:
 
 
 def _are_others(messages: Any, ids: set[str | None]) -> bool:
-    """Whether these are messages with ids, all of them others."""
+    """Whether these are messages that all have ids, none of them among `ids`."""
     try:
         return (ids | {None}).isdisjoint(map(_id_of, messages))
     except (AttributeError, TypeError):  # `Overwrite` takes what it is given

@@ -114,7 +114,7 @@ class Rate:
 
     @classmethod
     def is_one(cls, text: str) -> bool:
-        """Whether `of` takes it."""
+        """Whether `of` accepts the text."""
         try:
             cls.of(text)
         except ValueError:

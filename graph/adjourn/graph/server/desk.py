@@ -56,7 +56,7 @@ def owns(caller: Caller, run: RunRow) -> bool:
 
 
 async def own_run(request: Request) -> Run:
-    """The run that the path names, or one that works for a run of the caller's. Any other is as if it were not there."""
+    """The run that the path names, if it is the caller's or works for one that is. Any other is as if it were not there."""
     desk, run_id = desk_of(request), request.path_params["run_id"]
     try:
         run = await desk.runner.get(run_id)

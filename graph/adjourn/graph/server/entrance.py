@@ -41,7 +41,7 @@ class Rates:
 
     @classmethod
     def of(cls, bounds: Bounds) -> "Rates":
-        """Fresh ones."""
+        """The rates that these bounds set, with nothing taken yet."""
         return cls(Rate(bounds.per_second, bounds.burst), Rate(1.0, bounds.wrong_tokens_burst))
 
 
