@@ -317,3 +317,25 @@ def test_c93_a_conversation_without_runs_that_waits_before_a_node_stays(
         )
     assert prune(database, ALL).threads == 1
     assert scalar(looking, "SELECT thread_id FROM threads") == "waits"
+
+
+@pytest.mark.parametrize("at_the_end", [False, True])
+def test_c93_a_conversation_without_runs_that_waits_before_a_node_behind_several_stays(
+    database: Database, looking: SQLAlchemySaver, at_the_end: bool
+) -> None:
+    """What LangGraph keeps of such a node is there when it has run, too, and where not all came that it waits for."""
+
+    def run(name: str, first: Sequence[str], **settings: Any) -> None:
+        graph = StateGraph(MessagesState).add_node("last", lambda _: {}, defer=at_the_end)
+        for node in ("one", "two"):
+            graph.add_node(node, lambda _: {})
+        graph.add_conditional_edges(START, lambda _: first, ["one", "two"])
+        graph.add_edge(["one", "two"], "last")
+        compiled = graph.compile(checkpointer=looking, **settings)
+        compiled.invoke({"messages": [HumanMessage("x")]}, config(name))
+
+    run("waits", ["one", "two"], interrupt_before=["last"])
+    run("over", ["one", "two"])
+    run("over without it", ["one"])
+    assert prune(database, ALL).threads == 2
+    assert scalar(looking, "SELECT thread_id FROM threads") == "waits"

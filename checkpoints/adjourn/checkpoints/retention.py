@@ -12,12 +12,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
+from adjourn.checkpoints import statements
 from adjourn.checkpoints.database import Database, now
 from adjourn.checkpoints.errors import RunBusy, StoredDataError, UsageError
 from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.checkpoints.run_schema import audit, calls, events, flow_steps, interrupts, runs, steps
 from adjourn.checkpoints.schema import checkpoints, namespaces, threads
-from adjourn.checkpoints.stored_json import stored_object
+from adjourn.checkpoints.stored_json import Json, stored_object, stored_tree
 from adjourn.checkpoints.thread_ops import Rows, batches, delete_threads, hold, shrink
 
 THREADS_AT_ONCE = 20  # in one transaction: a few milliseconds each, while others wait
@@ -203,26 +204,52 @@ def _is_old(connection: Connection, thread_id: str, policy: Policy) -> bool:
         checkpoints.c.namespace == namespaces.c.id, checkpoints.c.checkpoint_id == threads.c.checkpoint_id
     )
     tree = threads.outerjoin(namespaces, root).outerjoin(checkpoints, newest)
-    used = sa.select(threads.c.updated_at, checkpoints.c.channels).select_from(tree)
+    used = sa.select(threads.c.id, threads.c.updated_at, checkpoints.c.channels).select_from(tree)
     row = connection.execute(used.where(threads.c.thread_id == thread_id)).one_or_none()
-    if row is None or row.updated_at >= policy.before or _is_due(thread_id, row.channels or "{}"):
+    if row is None or row.updated_at >= policy.before or _is_due(connection, row.id, row.channels or "{}"):
         return False
     waits = sa.select(_waiting.c.waits).where(_waiting.c.thread_id == thread_id)
     return not connection.execute(waits).scalar()
 
 
-def _is_due(thread_id: str, channels: str) -> bool:
+def _is_due(connection: Connection, thread: int, channels: str) -> bool:
     """Whether a node is to run next: LangGraph tells it by channels that it empties when the node begins."""
     try:
-        given = stored_object("checkpoints", thread_id, channels)
+        given = stored_object("checkpoints", f"thread {thread}", channels)
+        return any(
+            name == "__start__"
+            or name.startswith("branch:to:")
+            or (name == "__pregel_tasks" and held != {"v": []})
+            or (name.startswith(_JOIN) and _have_all_come(name, _tree(connection, thread, held)))
+            for name, held in given.items()
+        )
     except StoredDataError:
         return True  # nothing is known of a damaged row, and it is in no other's way
-    return any(
-        name == "__start__"
-        or name.startswith("branch:to:")
-        or (name == "__pregel_tasks" and held != {"v": []})
-        for name, held in given.items()
-    )
+
+
+_JOIN = "join:"  # of a node that waits for several: `join:a+b:c` holds which of a and b have come
+
+
+def _have_all_come(name: str, came: Json) -> bool:
+    awaited = name.removeprefix(_JOIN).rpartition(":")[0]
+    return len("+".join(_texts(came))) == len(awaited)
+
+
+def _tree(connection: Connection, thread: int, held: Json) -> Json:
+    """What a channel holds, in its stored form."""
+    if type(held) is not int:
+        return held
+    row = statements.read_values.first(connection, {"thread": thread, "first": held, "last": held})
+    return stored_tree("channel_values", f"thread {thread} seq {held}", row[1] if row else "")
+
+
+def _texts(tree: Json) -> list[str]:
+    """The texts in a stored value, its tags left out."""
+    if type(tree) is dict:
+        return _texts(tree.get("v"))
+    if type(tree) is list:
+        return [text for one in tree for text in _texts(one)]
+    return [tree] if type(tree) is str else []
 
 
 def _with_specialists(connection: Connection, run_ids: Sequence[str]) -> list[str]:
