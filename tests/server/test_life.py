@@ -1,5 +1,6 @@
 """The server's own life: it is told to go, it is killed, it comes back; runs lose nothing (C-36, C-91)."""
 
+import asyncio
 import contextlib
 import os
 import random
@@ -13,8 +14,11 @@ from server import served_app
 from server.conftest import Api, Process, frames, until
 
 from adjourn.checkpoints.database import Database
-from adjourn.graph import Runner, starts
+from adjourn.graph import Runner, build_react, starts
+from adjourn.graph.server import hosting
 from adjourn.graph.server.hosting import Hosting
+from adjourn.nodes import ScriptedModel, tool
+from adjourn.nodes.scripted import call, says
 
 BUSY = served_app.BUSY
 
@@ -266,3 +270,29 @@ async def test_c91_a_run_that_cannot_be_taken_over_is_in_no_others_way(tmp_path,
         await hosting.take_over()  # it is tried again, but not at once
         assert caplog.text.count("run_first could not be taken over") == 1
     database.close()
+
+
+async def test_c91_a_run_with_expired_questions_that_cannot_go_on_is_in_no_others_way(tmp_path, monkeypatch):
+    @tool(effect="write", confirm="Send {what}?", expires_in_s=0.01)
+    def send(what: str) -> str:
+        """Send."""
+        return "sent"
+
+    model = ScriptedModel(turns=[says("", call("send", {"what": "it"})), "nobody agreed"], by_history=True)
+    monkeypatch.setattr(hosting, "MOST_AT_ONCE", 1)
+    with Runner(build_react(model, [send]), f"sqlite:///{tmp_path / 'adjourn.db'}") as runner:
+        first, second = [(await runner.start("go")).id for _ in range(2)]  # the older one comes first
+        await asyncio.sleep(0.02)
+        recover = runner.recover
+
+        async def recovering(run_id, **settings):
+            if run_id == first:
+                raise RuntimeError("what it needs is not there")
+            return await recover(run_id, **settings)
+
+        runner.recover = recovering
+        sweeping = Hosting(runner)
+        for _ in range(2):
+            await sweeping.take_over()
+        await sweeping.wait(second, 30)
+        assert (await runner.get(second)).status == "finished"

@@ -42,8 +42,7 @@ class Hosting:
         self._sweep_s = min(sweep_s, runner.lease_s)
         self._driving: dict[str, asyncio.Task[Run]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        # when a run that could not be taken over is tried again, by `time.monotonic`
-        self._later: dict[str, float] = {}
+        self._later: dict[str, float] = {}  # runs that could not be taken over: not before that moment
         self._draining: asyncio.Task[Sequence[str]] | None = None
 
     async def begin(self, drive: Drive) -> str:
@@ -125,7 +124,7 @@ class Hosting:
         self._later = {run_id: moment for run_id, moment in self._later.items() if moment > at}
         wanted = partial(queue.unowned, graph=self.runner.name, limit=MOST_AT_ONCE, apart=list(self._later))
         lost = await self.runner.database.aread(wanted)
-        expired = await self.runner.expire()
+        expired = [run_id for run_id in await self.runner.expire() if run_id not in self._later]
         for run_id in [*(one.id for one in lost), *expired][:MOST_AT_ONCE]:
             try:
                 await self.begin(partial(self._recover, run_id))
