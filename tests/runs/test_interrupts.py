@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -17,6 +18,7 @@ from adjourn.checkpoints.errors import (
     NotResumable,
     RunBusy,
     RunNotFound,
+    ToolDefinitionError,
     UsageError,
     WrongGraph,
 )
@@ -145,6 +147,16 @@ def test_c38_a_declared_sentence_takes_names_of_parameters_alone(sentence, shown
 
     made = replace(pay, confirm=sentence)  # not through `@tool`
     assert made.question_of({"amount": 1234.5, "to": "li"}) == shown
+
+
+@pytest.mark.parametrize("name", ["to[0]", "to.name", "amount:{to}", "whom"])
+def test_c38_a_sentence_that_would_be_shown_with_its_braces_is_refused_when_it_is_declared(name):
+    with pytest.raises(ToolDefinitionError, match=f"confirm names {re.escape(name)}, which it does not take"):
+
+        @tool(effect="write", confirm=f"Pay {{{name}}}?")
+        def pay(amount: float, to: str) -> str:
+            """Pay."""
+            return "paid"
 
 
 async def test_c38_the_verdict_is_stored_and_not_computed_again_at_resume(house):

@@ -41,14 +41,15 @@ def checked(made: "Tool") -> "Tool":
 
 
 def _placeholders(tool: str, sentence: str) -> Sequence[str]:
-    """The parameters that a sentence is to be filled with, in order."""
+    """The parameters that a sentence is to be filled with, in order; what it cannot be filled with (an item of one, a
+    format that holds another) stands there as it is written."""
     try:
-        found = [name for _, name, _, _ in string.Formatter().parse(sentence) if name is not None]
+        found = [(name, spec) for _, name, spec, _ in string.Formatter().parse(sentence) if name is not None]
     except ValueError as error:
         raise ToolDefinitionError(
             f"tool {tool}: confirm cannot be filled in ({error}); write a brace that is none of a parameter twice"
         ) from error
-    return [re.split(r"[.\[]", name, maxsplit=1)[0] or "{}" for name in found]
+    return [f"{name}:{spec}" if "{" in (spec or "") else name or "{}" for name, spec in found]
 
 
 def _checked_secrets(made: "Tool") -> "Tool":
