@@ -109,6 +109,16 @@ def test_a_schema_may_refer_to_all_that_is_in_it() -> None:
     check_schema({"const": {"$ref": "nowhere"}, "default": {"$ref": "nowhere"}})  # data, not references
 
 
+@pytest.mark.parametrize(
+    "of_schemas", ["https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-07/schema#"]
+)
+def test_a_tool_may_take_a_json_schema(of_schemas: str) -> None:
+    """What it refers to is installed: nothing has to be fetched."""
+    made = as_tool(of_a_server(shape={"$ref": of_schemas}))
+    assert made.problems({"shape": {"type": "string"}}).wrong == {}
+    assert made.problems({"shape": {"type": 3}}).wrong.keys() == {"shape.type"}
+
+
 def test_a_tool_of_ours_cannot_bring_one_either() -> None:
     def act(what: Annotated[str, WithJsonSchema({"$ref": "http://127.0.0.1:9/what.json"})]) -> str:
         """Act."""

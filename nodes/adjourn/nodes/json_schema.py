@@ -1,7 +1,8 @@
 """JSON Schemas of other people: of MCP servers, of tools that ask, of nodes of somebody's own. Pure: nothing is fetched.
 
-A reference is followed within its own document alone. One that leads elsewhere, to a URL or a file, leads nowhere: a
-schema that holds one is refused when a tool is defined or a question is made, and no check ever asks a network.
+A reference is followed within its own document, and to the schemas of JSON Schema itself, which are installed. One that
+leads elsewhere, to a URL or a file, leads nowhere: a schema that holds one is refused when a tool is defined or a question
+is made, and no check ever asks a network.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from jsonschema import Draft202012Validator, SchemaError, ValidationError
-from referencing import Registry
+from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 from referencing.jsonschema import DRAFT202012, SchemaRegistry
 
 from adjourn.checkpoints.json_data import check_data
@@ -17,7 +18,7 @@ from adjourn.checkpoints.json_data import check_data
 SHOWN = 300  # characters of one complaint: some quote the value, which may be a whole document
 
 _SHARED = ("$defs", "definitions")  # where a schema keeps what its parts refer to
-_NO_DOCUMENTS: SchemaRegistry = Registry()  # knows no other document and has no way to get one
+_INSTALLED: SchemaRegistry = REGISTRY  # has no way to get other documents
 _Resolver = Any  # the library gives its class no public name
 
 
@@ -33,7 +34,7 @@ def complaints(schema: Mapping[str, Any], value: Any) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     try:
-        for error in Draft202012Validator(schema, registry=_NO_DOCUMENTS).iter_errors(value):
+        for error in Draft202012Validator(schema, registry=_INSTALLED).iter_errors(value):
             found.setdefault(_field(error), shortened(error.message))
     except Exception as error:  # a reference that leads nowhere or in a circle, a pattern that is none
         found[""] = shortened(f"the schema cannot be followed: {type(error).__name__}: {error}")
@@ -68,7 +69,7 @@ def check_references(schema: Mapping[str, Any]) -> None:
     """Raises `ValueError` for a reference that leads out of the schema or to no schema, and for those that lead in a circle
     without going into the value: nothing would ever come of them."""
     root = DRAFT202012.create_resource(schema)
-    todo: list[tuple[Any, _Resolver]] = [(schema, _NO_DOCUMENTS.resolver_with_root(root))]
+    todo: list[tuple[Any, _Resolver]] = [(schema, _INSTALLED.resolver_with_root(root))]
     of_the_same_value: dict[int, list[int]] = {}
     while todo:
         part, resolver = todo.pop()
