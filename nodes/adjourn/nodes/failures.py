@@ -71,6 +71,17 @@ _SQLSTATES: dict[str, Failure] = dict.fromkeys(
 # connection that was closed.
 _JSON_RPC: dict[int, Failure] = {408: _TIMED_OUT, -32001: _TIMED_OUT, -32000: _BROKE_OFF}
 
+# By the name of the status that gRPC gave; any other says that the call did not take effect. With UNAVAILABLE it may have been
+# sent, and INTERNAL is said of a broken stream too.
+_GRPC: dict[str, Failure] = {
+    "DEADLINE_EXCEEDED": _TIMED_OUT,
+    **dict.fromkeys(("UNAVAILABLE", "INTERNAL", "CANCELLED"), _BROKE_OFF),
+    "UNKNOWN": Failure(ErrorCode.UNAVAILABLE, again=True),  # the service raised: what 500 is in HTTP
+    "RESOURCE_EXHAUSTED": Failure(ErrorCode.RATE_LIMITED, again=True),
+    **dict.fromkeys(("PERMISSION_DENIED", "UNAUTHENTICATED"), Failure(ErrorCode.PERMISSION_DENIED)),
+    "NOT_FOUND": Failure(ErrorCode.NOT_FOUND),
+}
+
 # By the number of an `OSError` that has no class of its own, and of the drivers of MySQL: gone away, lost in a query.
 _NUMBERS: dict[int, Failure] = dict.fromkeys(
     (
@@ -205,7 +216,18 @@ def _by_itself(error: BaseException) -> Failure | None:
     if _attribute(error, "pgconn") is not None:  # psycopg: there was no connection yet
         return _NEVER_SENT
     code = _attribute(_attribute(error, "error"), "code")
-    return _in(_JSON_RPC, code) or _by_class(error) or _in(_NUMBERS, _number(error))
+    return _in(_JSON_RPC, code) or _of_grpc(error) or _by_class(error) or _in(_NUMBERS, _number(error))
+
+
+def _is_of(error: BaseException, *packages: str) -> bool:
+    return type(error).__module__.partition(".")[0] in packages
+
+
+def _of_grpc(error: Any) -> Failure | None:
+    try:
+        return _GRPC.get(error.code().name, _PLAIN) if _is_of(error, "grpc") else None
+    except Exception:  # one of its errors that has no status
+        return None
 
 
 def _by_class(error: BaseException) -> Failure | None:
@@ -218,7 +240,7 @@ def _by_class(error: BaseException) -> Failure | None:
 
 
 def _number(error: BaseException) -> Any:
-    is_mysql = type(error).__module__.partition(".")[0] in ("pymysql", "MySQLdb")
+    is_mysql = _is_of(error, "pymysql", "MySQLdb")
     return error.args[0] if is_mysql and error.args else _attribute(error, "errno")
 
 
