@@ -66,6 +66,23 @@ def test_open_questions_are_those_of_waiting_runs_and_of_those_that_work_for_the
     assert listed(roots=True, statuses=[RunStatus.INTERRUPTED]) == ["a", "b", "d"]
 
 
+def test_an_inbox_of_many_questions_reads_only_runs_that_others_work_for_one_by_one(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An inbox that is open asks every two seconds, and may look through thousands of questions of others."""
+
+    def fill(connection):
+        for one in [run(f"r{number}") for number in range(20)] + [run("s", parent_run_id="r0")]:
+            journal.insert_run(connection, one)
+            journal.insert_interrupts(connection, [question(one.id, 1)])
+
+    database.write(fill)
+    read_run, read = journal.read_run, []
+    monkeypatch.setattr(journal, "read_run", lambda c, run_id: read.append(run_id) or read_run(c, run_id))
+    found, _ = database.read(lambda c: family.open_questions(c, "g", limit=50))
+    assert (len(found), read) == (21, ["r0"])
+
+
 def test_a_run_that_was_handed_back_is_anybodys_at_once(database: Database) -> None:
     given = run("a", status="running", lease_owner="one", lease_until="2999-01-01T00:00:00.000000Z", fence=1)
     database.write(lambda c: journal.insert_run(c, given))

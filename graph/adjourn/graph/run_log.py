@@ -48,10 +48,8 @@ class Before:
     @classmethod
     def read(cls, connection: Connection, run: RunRow) -> "Before":
         """As it is stored now; only the owner of the run changes it after that."""
-        thread = run.thread_id
-        if run.parent_run_id is not None:
-            # the whole family's: the next task may ask another specialist for the same write
-            thread = journal.read_run(connection, family.top(connection, run.id)).thread_id
+        # the whole family's: the next task may ask another specialist for the same write
+        thread = family.top(connection, run).thread_id
         with in_one_go(connection):
             now, calls = run_rows.run(connection, run.id), run_rows.calls(connection, run.id)
             told, doubtful = run_rows.keys(connection, run.id), doubts.doubtful_digests(connection, thread)

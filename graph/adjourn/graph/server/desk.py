@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from adjourn.checkpoints import family, journal
+from adjourn.checkpoints import family
 from adjourn.checkpoints.errors import RunNotFound, WrongGraph
 from adjourn.checkpoints.json_data import read_json
 from adjourn.checkpoints.lifecycle import InterruptState
@@ -60,18 +60,14 @@ async def own_run(request: Request) -> Run:
     desk, run_id = desk_of(request), request.path_params["run_id"]
     try:
         run = await desk.runner.get(run_id)
-        first = run.row if run.row.parent_run_id is None else await _top_of(desk, run_id)
+        first = run.row
+        if first.parent_run_id is not None:
+            first = await desk.runner.database.aread(partial(family.top, run=first))
     except RunNotFound:
         raise not_here(run_id) from None
     if first.graph != desk.runner.name or not owns(caller_of(request), first):
         raise not_here(run_id)
     return run
-
-
-async def _top_of(desk: Desk, run_id: str) -> RunRow:
-    return await desk.runner.database.aread(
-        lambda connection: journal.read_run(connection, family.top(connection, run_id))
-    )
 
 
 def not_here(run_id: str) -> Refused:
