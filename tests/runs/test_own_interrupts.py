@@ -10,11 +10,15 @@ from runs.shop import Shop
 
 from adjourn.checkpoints.errors import InvalidAnswer
 from adjourn.graph import Runner
+from adjourn.graph.card import question_card
 from adjourn.graph.cli.form import Form
 from adjourn.graph.cli.given import Flags, answers_of
+from adjourn.graph.cli.how_to import show_question
 from adjourn.graph.cli.prompts import Typed
 from adjourn.graph.cli.screen import Screen
 from adjourn.graph.cli.settings import Settings
+from adjourn.graph.notebook import how_to_answer
+from adjourn.graph.page import run_page
 from adjourn.graph.routes import next_node
 from adjourn.nodes import (
     AskNode,
@@ -228,6 +232,25 @@ async def test_c43_flags_a_form_and_a_notebook_answer_it(url):
         asked = Form(Screen(settings), Typed(Screen(settings), lambda _: next(typed)))
         run = await runner.resume(run.id, asked.ask(run.interrupts))
     assert (run.status, got) == ("finished", ["low", "high", "high"])
+
+
+async def test_c37_what_a_node_asks_with_data_is_shown_wherever_people_look(url, capsys):
+    """LangGraph's own examples ask with a dict: who is asked has to see it, on a terminal too."""
+
+    async def gate(state: RunState) -> RunState:
+        interrupt({"question": "Is this right?", "draft": "Dear Li"})
+        return {}
+
+    with Runner(own_graph(gate), url) as runner:
+        run = await runner.start("go")
+    show_question(Screen(Settings(store=url, app=None, json=False, language="en")), run.interrupts[0])
+    shown = (
+        capsys.readouterr().out,
+        how_to_answer(run),
+        run_page(run, "en", run.row.created_at),
+        question_card(run.interrupts[0], "en"),
+    )
+    assert [one for one in shown if "Dear Li" not in one or "Is this right?" not in one] == []
 
 
 async def test_c37_in_a_tool_it_is_refused_with_the_way_out(house):

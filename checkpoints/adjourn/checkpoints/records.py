@@ -10,7 +10,7 @@ from typing import Any, Self
 from sqlalchemy.engine import RowMapping
 
 from adjourn.checkpoints.errors import StoredDataError
-from adjourn.checkpoints.lifecycle import InterruptState
+from adjourn.checkpoints.lifecycle import InterruptState, InterruptType
 from adjourn.checkpoints.sealed import hidden
 
 Stored = Mapping[str, Any] | RowMapping  # a row by the names of its columns
@@ -260,6 +260,13 @@ class Interrupt(_Row):
         for name in ("arguments", "payload", "response_schema", "answer", "approvals"):
             values[name] = from_json(row[name], "interrupts", row["id"])
         return cls(**values)
+
+    @property
+    def asked(self) -> str:
+        """What is asked, as text: the reason, and the data that a node of somebody's own asked with."""
+        value = self.payload.get("value") if self.type == InterruptType.CUSTOM else None
+        data = "" if value is None or isinstance(value, str) else _encode(value)
+        return " ".join(one for one in (data, self.reason) if one)
 
     @property
     def agreed(self) -> str | None:

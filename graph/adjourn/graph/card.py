@@ -60,7 +60,7 @@ def question_card(question: Interrupt, language: str) -> str:
     colour = COLOURS["waiting"]
     return (
         f'<div style="border-left:3px solid {colour};padding-left:.5em"><b>{safe(question.type)}</b> '
-        f"<code>{safe(question.id)}</code> {safe(question.reason)}{below}</div>"
+        f"<code>{safe(question.id)}</code> {safe(question.asked)}{below}</div>"
     )
 
 

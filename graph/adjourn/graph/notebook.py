@@ -38,7 +38,7 @@ def how_to_answer(run: Run) -> str:
     language = language_of(run.row.input)
     lines = [caption("form.waits", language, run=run.id, count=len(run.interrupts))]
     for one in run.interrupts:
-        lines += [f"  {one.type} {one.tool}: {one.reason}", f"    {_call(run, one)}"]
+        lines += [f"  {one.type} {one.tool}: {one.asked}", f"    {_call(run, one)}"]
     return "\n".join(lines)
 
 

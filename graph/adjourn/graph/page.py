@@ -158,7 +158,7 @@ def _question(one: Interrupt, language: str) -> str:
         f"{one.state} · {by} · {moment(one.closed_at)}" if one.closed_at else caption("page.open", language)
     )
     return (
-        f'<div class=question><p><b>{safe(one.type)}</b> {safe(one.reason)} <span class="pill waiting">{safe(settled)}</span>'
+        f'<div class=question><p><b>{safe(one.type)}</b> {safe(one.asked)} <span class="pill waiting">{safe(settled)}</span>'
         f" <span class=dim>{safe(one.id)}</span></p>{_value('page.answered', one.shown_answer, language)}</div>"
     )
 

@@ -57,8 +57,8 @@ def show_question(screen: Screen, question: Interrupt, *, flags: bool = True) ->
     path = f"[{question.path}] " if question.path else ""
     head = f"{path}{question.type}  {question.tool}"
     screen.line(("? ", "yellow"), (question.id, "bold"), f"  {head}", indent=2)
-    if question.reason:
-        screen.line(question.reason, indent=4)
+    if question.asked:
+        screen.line(question.asked, indent=4)
     if question.arguments:
         screen.line(f"{screen.say('arguments')}: {short(question.arguments)}", indent=4)
     for told in (approvals_of(screen, question), expiry_of(screen, question)):

@@ -208,7 +208,7 @@ class Story:
 
     def _question(self, one: Interrupt) -> None:
         self._screen.line(
-            ("? ", "yellow"), (one.id, "bold"), f" {one.type}: {one.reason}", indent=4, cut=True
+            ("? ", "yellow"), (one.id, "bold"), f" {one.type}: {one.asked}", indent=4, cut=True
         )
         if one.state == InterruptState.OPEN:
             told = (
