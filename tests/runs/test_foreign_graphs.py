@@ -11,9 +11,12 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
+from langgraph.cache.memory import InMemoryCache
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.types import interrupt
+from langgraph.runtime import Runtime
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import CachePolicy, interrupt
 from pydantic import BaseModel, field_validator
 from sqlalchemy import text
 
@@ -206,6 +209,11 @@ async def test_c79_c80_a_graph_without_messages_has_its_input_and_output_mapped(
         ),
         (lambda world: from_langgraph(kept_elsewhere()), "without a checkpointer"),
         (lambda world: from_langgraph(holds_ours()), "a run of its own"),
+        (lambda world: from_langgraph(one_node(echo, interrupt_before=["node"])), "call interrupt"),
+        (
+            lambda world: Runner(one_node(one_node(echo, interrupt_after=["node"])), world.url),
+            "call interrupt",
+        ),
     ],
 )
 def test_what_cannot_be_driven_is_refused_when_it_is_built(world, made, why):
@@ -219,6 +227,29 @@ def one_node(node: Any, **settings: Any) -> Any:
     builder.add_edge(START, "node")
     builder.add_edge("node", END)
     return builder.compile(**settings)
+
+
+def echo(state: Any) -> dict[str, Any]:
+    return {"messages": [AIMessage("done")]}
+
+
+async def test_c79_a_graph_keeps_the_store_and_the_cache_that_it_was_compiled_with(world):
+    done = []
+
+    def noted(state: Any, runtime: Runtime[None]) -> dict[str, Any]:
+        done.append("noted")
+        assert runtime.store is not None
+        return {"messages": [AIMessage(runtime.store.get(("u",), "k").value["name"])]}
+
+    store, builder = InMemoryStore(), StateGraph(MessagesState)
+    store.put(("u",), "k", {"name": "li"})
+    builder.add_node("noted", noted, cache_policy=CachePolicy(key_func=lambda state: b"same"))
+    builder.add_edge(START, "noted")
+    builder.add_edge("noted", END)
+    graph = from_langgraph(builder.compile(name="noted", store=store, cache=InMemoryCache()))
+    with Runner(graph, world.url) as runner:
+        answers = [(await runner.start("go")).answer for _ in range(2)]
+    assert (answers, done) == (["li", "li"], ["noted"])
 
 
 def kept_elsewhere() -> Any:

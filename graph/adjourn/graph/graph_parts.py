@@ -64,11 +64,17 @@ N = TypeVar("N")
 
 def nodes_of(graph: Graph, kind: type[N]) -> Iterator[N]:
     """The nodes of a kind in a graph and in the graphs that are nodes of it."""
-    for node in _all_nodes(graph):
-        if isinstance(node, kind):
-            yield node
+    for one in graphs_in(graph):
+        for node in _all_nodes(one):
+            if isinstance(node, kind):
+                yield node
+
+
+def graphs_in(graph: Graph) -> Iterator[Graph]:
+    """The graph, and the graphs that are nodes in it, at all depths."""
+    yield graph
     for inner in _inner(graph):
-        yield from nodes_of(inner, kind)
+        yield from graphs_in(inner)
 
 
 def _all_nodes(graph: Graph) -> Iterator[Any]:

@@ -7,7 +7,7 @@ from langgraph.graph.state import CompiledStateGraph
 
 from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.lifecycle import Effect
-from adjourn.graph.graph_parts import Graph, nodes_of, own_node
+from adjourn.graph.graph_parts import Graph, graphs_in, nodes_of, own_node
 from adjourn.graph.react import Shown, join
 from adjourn.graph.routes import OWN, OWN_START, Node
 from adjourn.nodes.finish import FinishNode
@@ -45,8 +45,9 @@ def from_langgraph(
 
     Its runs have rows, events and questions like any other; LangGraph's `interrupt()` in its nodes is a question. What
     its nodes have done is kept by LangGraph's checkpoints: a node that was killed or interrupted runs again from its
-    beginning. Raises `UsageError` for a graph without `messages` where a mapping is missing, one with a checkpointer, and one
-    whose nodes are Adjourn's though its state is not.
+    beginning. The `store` and the `cache` that it was compiled with are its own. Raises `UsageError` for a graph without
+    `messages` where a mapping is missing, one with a checkpointer or with breakpoints, and one whose nodes are Adjourn's
+    though its state is not.
     """
     _check(graph, input, output)
     below = list(nodes_of(graph, SpecialistNode))
@@ -60,7 +61,9 @@ def from_langgraph(
         hands_on=bool(below),
     )
     nodes: Mapping[Node, Any] = {"work": work, "finish": FinishNode()}
-    return join(nodes, name=name or graph.get_name(), table=OWN, start=OWN_START)
+    made = join(nodes, name=name or graph.get_name(), table=OWN, start=OWN_START)
+    made.store, made.cache = graph.store, graph.cache  # a graph inside another one gets those of the outer one
+    return made
 
 
 def adopted(graph: Any, *, limits: Limits | None = None) -> Graph:
@@ -71,6 +74,7 @@ def adopted(graph: Any, *, limits: Limits | None = None) -> Graph:
     channels = graph.builder.channels if isinstance(graph, CompiledStateGraph) else {}
     if not all(one in channels for one in _OURS):
         return from_langgraph(graph, limits=limits)
+    _check_breakpoints(graph)
     if len(list(nodes_of(graph, FlowNode))) > 1:
         raise UsageError(
             "a run has one flow, and this graph has two; let each be a run of its own: "
@@ -89,6 +93,7 @@ def _check(graph: Any, take_in: TakeIn | None, give_out: GiveOut | None) -> None
         raise UsageError(f"{graph!r} is no compiled graph; give what StateGraph(...).compile() returns")
     if graph.checkpointer is not None:
         raise UsageError("compile the graph without a checkpointer: the runner brings the store")
+    _check_breakpoints(graph)
     if "messages" not in graph.builder.channels and (take_in is None or give_out is None):
         raise UsageError(
             f"graph {graph.get_name()!r} has no channel `messages`; say with from_langgraph(graph, input=..., output=...) "
@@ -99,4 +104,13 @@ def _check(graph: Any, take_in: TakeIn | None, give_out: GiveOut | None) -> None
         raise UsageError(
             f"graph {graph.get_name()!r} has nodes of Adjourn in a state that is not RunState: use RunState, or let what "
             "has them be a run of its own: add_node(name, Specialist(name=..., about=..., graph=...).as_node())"
+        )
+
+
+def _check_breakpoints(graph: Any) -> None:
+    """A breakpoint stops a graph without a question: nobody would be asked, and nothing could go on."""
+    if any(one.interrupt_before_nodes or one.interrupt_after_nodes for one in graphs_in(graph)):
+        raise UsageError(
+            f"graph {graph.get_name()!r} has breakpoints (interrupt_before, interrupt_after), which ask nobody anything: "
+            "compile it without them, and call interrupt(...) in the node that has to wait"
         )

@@ -207,9 +207,7 @@ class Story:
         return [one for one in self._run.questions if (one.step, one.call_id) == (call.step, call.call_id)]
 
     def _question(self, one: Interrupt) -> None:
-        self._screen.line(
-            ("? ", "yellow"), (one.id, "bold"), f" {one.type}: {one.asked}", indent=4, cut=True
-        )
+        self._screen.line(("? ", "yellow"), (one.id, "bold"), f" {one.type}: {one.asked}", indent=4, cut=True)
         if one.state == InterruptState.OPEN:
             told = (
                 self._screen.say("waiting"),
