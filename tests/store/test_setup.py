@@ -102,6 +102,8 @@ def test_another_programs_tables_are_left_alone(tmp_path: Path) -> None:
         ("mysql://u:p@h/d", r"pip install 'adjourn\[mysql\]'"),
         ("mariadb://u:p@h/d", r"pip install 'adjourn\[mysql\]'"),
         ("unheard://x", "there is no driver for 'unheard'"),
+        ("sqlite+aiosqlite:///x.db", "write the URL as sqlite://"),
+        ("postgresql+asyncpg://u:p@h/d", r"write the URL as postgresql\+psycopg://"),
     ],
 )
 def test_a_url_that_is_not_usable_says_what_to_do(

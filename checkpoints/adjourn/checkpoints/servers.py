@@ -33,6 +33,7 @@ _EXTRAS = {
     "mariadb": ("pymysql", "mysql"),
 }
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
+_OF_ASYNCIO = frozenset({"aiosqlite", "asyncpg", "psycopg_async", "aiomysql", "asyncmy"})
 
 
 def parsed_url(url: str) -> sa.URL:
@@ -42,6 +43,12 @@ def parsed_url(url: str) -> sa.URL:
     except (ArgumentError, ValueError) as error:
         shown = re.sub(r"//([^/:@]*):[^/]*@", r"//\1:***@", url)
         raise StoreError(f"{shown!r} is not a database URL; write one like sqlite:///adjourn.db") from error
+    backend, _, named = parsed.drivername.partition("+")
+    if named in _OF_ASYNCIO:  # SQLAlchemy's own error would speak of greenlets
+        raise StoreError(
+            f"{named} is a driver for asyncio, and a store serves coroutines without one; "
+            f"write the URL as {_DRIVERS.get(backend, backend)}://..."
+        )
     # `postgresql://` alone would ask for a driver that the extras do not bring
     driver = _DRIVERS.get(parsed.drivername)
     return parsed.set(drivername=driver) if driver else parsed
