@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from adjourn.checkpoints.errors import UsageError
+from adjourn.checkpoints.errors import StoreError, UsageError
 from adjourn.graph import Runner, build_react
 from adjourn.graph import background as background_module
 from adjourn.graph.background import Background
@@ -138,3 +138,10 @@ async def test_who_is_told_that_a_run_has_begun_and_fails_leaves_it_to_its_owner
     run = await house.runner(["done"]).start("go", on_begun=told)
     assert run.status == "finished"
     assert "`on_begun` failed" in caplog.text
+
+
+async def test_a_runner_is_opened_by_async_with_and_closed_behind_it(url):
+    async with Runner(build_react(ScriptedModel(turns=["done"]), []), url) as runner:
+        assert (await runner.start("go")).status == "finished"
+    with pytest.raises(StoreError, match="was closed"):
+        await runner.start("go")

@@ -338,3 +338,13 @@ def test_why_a_node_failed_is_kept_as_a_text_and_nobody_is_warned_of_its_class(
         == "\"Broken('no disk')\""
     )
     assert caplog.records == []
+
+
+async def test_a_saver_is_opened_by_async_with_like_langgraph_s_own(shared_url: str) -> None:
+    graph = StateGraph(State)
+    graph.add_node("say", lambda _state: {"messages": [call(1)]})
+    graph.add_edge(START, "say")
+    async with SQLAlchemySaver(shared_url) as saver:
+        compiled = graph.compile(checkpointer=saver)
+        said = await compiled.ainvoke({"messages": [HumanMessage("go", id="h")]}, config())
+        assert (await compiled.aget_state(config())).values == said

@@ -94,6 +94,12 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
     def __exit__(self, *_error: object) -> None:
         self.close()
 
+    async def __aenter__(self) -> "SQLAlchemySaver":
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self.close()
+
     # Reading
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:

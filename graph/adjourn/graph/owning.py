@@ -184,6 +184,12 @@ class Owning:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
     # -- driving
 
     async def _mine(self, run_id: str) -> RunRow:

@@ -53,7 +53,7 @@ class Runner(TimeTravel):
       `Worker` over the same store, drives the run. Only `recover` and `cancel` still drive here.
 
     Use one runner per process and store; it may drive any number of runs at once. `close()` it at the end,
-    or use it as a context manager.
+    or use it as a context manager, by `with` or by `async with`.
     """
 
     # -- start
