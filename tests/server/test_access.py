@@ -1,17 +1,22 @@
 """Who may come in, what they see, and which requests of other people's pages are refused (C-85)."""
 
 import json
+from contextlib import asynccontextmanager
 
 import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from server import served_app
 from server.conftest import Api, until
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.testclient import TestClient
 
 from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.saver import SQLAlchemySaver
+from adjourn.graph import Runner
 from adjourn.graph.cli import main
-from adjourn.graph.server import Access, inbox_routes, read_tokens
+from adjourn.graph.server import Access, inbox_routes, make_app, read_tokens
 from adjourn.graph.server.access import access_for, digest, is_loopback, tokens_of_file
 from adjourn.graph.server.entrance import check_length
 from adjourn.graph.server.problems import Refused
@@ -242,3 +247,34 @@ def test_c85_a_caller_sees_their_questions_behind_those_of_many_others(serve, mo
     own = li.start()
     assert [one["run_id"] for one in li.get("/inbox").json()["questions"]] == [own["id"]]
     assert len(wang.get("/inbox").json()["questions"]) == 2
+
+
+def test_c85_mounted_in_another_application_its_page_and_api_are_at_its_path(tmp_path):
+    """Another framework does not open what is mounted: the error says who has to."""
+    with Runner(served_app.build(), f"sqlite:///{tmp_path}/adjourn.db") as runner:
+        server = make_app(runner, Access(TOKENS, hosts=frozenset()))
+
+        @asynccontextmanager
+        async def lifespan(_):
+            async with server.router.lifespan_context(server):
+                yield
+
+        routes = [Mount("/agents", server)]
+        with TestClient(
+            Starlette(routes=routes, lifespan=lifespan), headers={"Origin": "http://testserver"}
+        ) as api:
+            public = [
+                api.get(f"/agents{one}").status_code
+                for one in ("/", "/assets/main.js", "/healthz", "/openapi.json")
+            ]
+            assert public == [200] * 4
+            assert [api.get(f"/agents{one}").status_code for one in ("/runs", "/metrics", "/agents/")] == [
+                401
+            ] * 3
+            signed = {"Authorization": f"Bearer {WANG}", "Prefer": "wait=30"}
+            run = api.post("/agents/runs", json={"message": "x"}, headers=signed).json()
+            assert run["status"] == "interrupted"
+        closed = make_app(runner, Access(TOKENS, hosts=frozenset()))
+        with TestClient(Starlette(routes=[Mount("/agents", closed)])) as api:
+            with pytest.raises(RuntimeError, match=r"lifespan_context\(server\)"):
+                api.get("/agents/runs", headers=signed)

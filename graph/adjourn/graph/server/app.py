@@ -44,7 +44,8 @@ def make_app(
     - `drain_s`: seconds that the steps in hand may take when the server goes. `sweep_s`: seconds between two looks for
       runs whose owner died.
 
-    The runner stays the caller's: close it when the server has ended.
+    The runner stays the caller's: close it when the server has ended. An application that mounts it enters its lifespan
+    in its own: that is what takes runs up again, and hands them back.
     """
     access, bounds = access or Access(), bounds or Bounds()
 

@@ -39,8 +39,13 @@ class Desk:
 
 
 def desk_of(request: Request) -> Desk:
-    """The desk of the server that got the request."""
-    desk: Desk = request.app.state.desk
+    """The desk of the server that got the request. Raises `RuntimeError` for one that was mounted and not opened."""
+    desk: Desk | None = getattr(request.app.state, "desk", None)
+    if desk is None:
+        raise RuntimeError(
+            "this server was not opened: an application that mounts it has to enter its lifespan, "
+            "`async with server.router.lifespan_context(server)`, in its own"
+        )
     return desk
 
 

@@ -78,7 +78,7 @@ class Entrance:
             check_type(headers)
         check_length(headers.get("content-length"), self._bounds.max_body_bytes)
         address = scope["client"][0] if scope.get("client") else ""
-        caller = self._caller(headers, address, self._is_public(scope["path"]))
+        caller = self._caller(headers, address, self._is_public(_path(scope)))
         self._rates.requests.take(caller.name or f"@{address}")
         return caller
 
@@ -90,6 +90,11 @@ class Entrance:
         except Refused:
             self._rates.wrong_tokens.take(address)
             raise
+
+
+def _path(scope: Scope) -> str:
+    """The path below the place where another application has mounted this one."""
+    return str(scope["path"]).removeprefix(scope.get("root_path", ""))
 
 
 def check_host(host: str, known: frozenset[str]) -> None:
