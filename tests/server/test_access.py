@@ -275,6 +275,6 @@ def test_c85_mounted_in_another_application_its_page_and_api_are_at_its_path(tmp
             run = api.post("/agents/runs", json={"message": "x"}, headers=signed).json()
             assert run["status"] == "interrupted"
         closed = make_app(runner, Access(TOKENS, hosts=frozenset()))
-        with TestClient(Starlette(routes=[Mount("/agents", closed)])) as api:
-            with pytest.raises(RuntimeError, match=r"lifespan_context\(server\)"):
-                api.get("/agents/runs", headers=signed)
+        unopened = TestClient(Starlette(routes=[Mount("/agents", closed)]))
+        with unopened as api, pytest.raises(RuntimeError, match=r"lifespan_context\(server\)"):
+            api.get("/agents/runs", headers=signed)
