@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import enum
 import json
 
 from hypothesis import given
@@ -59,6 +60,10 @@ def test_values_that_are_no_json_become_readable():
     class Doc(BaseModel):
         title: str
 
+    class Color(enum.Enum):
+        RED = "red"
+
+    assert plain({"color": Color.RED}) == {"color": "red"}  # what a parameter of that type takes
     assert plain([Row(datetime.date(2026, 1, 2)), Doc(title="x"), {2, 1}, b"\xff", float("inf")]) == [
         {"when": "2026-01-02"},
         {"title": "x"},

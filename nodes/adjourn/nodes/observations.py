@@ -5,6 +5,7 @@ A success is `{"ok": true, "data": ...}`, a failure `{"ok": false, "errorCode": 
 """
 
 import dataclasses
+import enum
 import json
 import math
 from collections.abc import Callable
@@ -103,7 +104,7 @@ def status_of(observation: str) -> Literal["success", "error"]:
 
 
 def plain(value: Any) -> Any:
-    """`value` as JSON data: models and dataclasses as objects, sets as lists, what is left as text."""
+    """`value` as JSON data: models and dataclasses as objects, sets as lists, enums as their values, what is left as text."""
     return json.loads(_dump(value))
 
 
@@ -136,6 +137,8 @@ def _default(value: Any) -> Any:
     for name, dump in _DUMPERS:
         if hasattr(value, name) and not isinstance(value, type):
             return _walk(dump(value))
+    if isinstance(value, enum.Enum):  # as pydantic writes it, and as the model would give it back
+        return _walk(value.value)
     if isinstance(value, set | frozenset):
         return [_walk(one) for one in sorted(value, key=str)]
     if isinstance(value, bytes):
