@@ -10,7 +10,8 @@ from functools import reduce
 from typing import Annotated, Any, Literal
 
 import pytest
-from langchain_core.messages import AIMessageChunk, ToolMessage
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessageChunk, SystemMessage, ToolMessage
 from pydantic import AfterValidator
 from runs.crash import RUN, Crash
 from runs.shop import Shop
@@ -18,6 +19,7 @@ from runs.shop import Shop
 from adjourn.checkpoints import journal
 from adjourn.checkpoints.errors import IllegalMove, InvalidAnswer, UsageError
 from adjourn.checkpoints.lifecycle import CallState
+from adjourn.graph import Runner, build_react
 from adjourn.nodes import ScriptedModel, approve, confirm_risky, edit, params_required, tool
 from adjourn.nodes.scripted import Fails, call, says
 
@@ -368,3 +370,31 @@ def test_c62_ctrl_c_in_a_loop_over_a_stream_ends_the_run(url):
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=30)
     assert out == "cancelled unknown None\n"
+
+
+async def test_a_system_prompt_with_marks_of_a_provider_is_sent_as_it_is(url):
+    prompt = SystemMessage([{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}])
+    model = ScriptedModel(turns=["done"])
+    with Runner(build_react(model, system_prompt=prompt), url) as runner:
+        assert (await runner.start("go")).answer == "done"
+    assert model.requests[0][0] == prompt
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "why"),
+    [
+        (
+            ScriptedModel(turns=[]),
+            {"system_prompt": lambda state: "x"},
+            "a text or a SystemMessage, not function",
+        ),
+        (
+            GenericFakeChatModel(messages=iter([])),
+            {"tools": Shop().tools()},
+            "GenericFakeChatModel has no `bind_tools`",
+        ),
+    ],
+)
+def test_what_no_model_can_be_sent_is_refused_when_the_graph_is_built(model, settings, why):
+    with pytest.raises(UsageError, match=why):
+        build_react(model, **settings)

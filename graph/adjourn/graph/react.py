@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict, cast
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.graph import END, StateGraph
 from langgraph.graph import START as ENTRY
@@ -38,7 +39,7 @@ def build_react(
     limits: Limits | None = None,
     evidence: Evidence | None = None,
     prices: Prices | None = None,
-    system_prompt: str | None = None,
+    system_prompt: str | SystemMessage | None = None,
     max_history_tokens: int | None = None,
     masker: Masker | None = None,
     permission: Rule | None = None,
@@ -57,6 +58,7 @@ def build_react(
     - `evidence`: tools that must have brought something before an answer counts (C-56); None: any answer does.
     - `prices`: what the models' tokens cost, `{"gpt-5": Price(input=1.25, output=10, cached=0.125)}` per million, by
       the name that the provider answers with or the one it is asked for by. None: tokens are counted, cost is 0.
+    - `system_prompt`: a text, or a `SystemMessage` whose blocks carry marks such as `cache_control`.
     - `max_history_tokens`: what of a long history is sent at most (C-76); None: all of it. Tool schemas are not
       counted: leave room for them and for the answer.
     - `masker`: what is hidden in results, arguments and errors from the model, events and tables (C-73); None: the

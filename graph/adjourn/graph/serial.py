@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import SystemMessage
 
 from adjourn.graph.graph_parts import Graph
 from adjourn.graph.may_answer import MayAnswer
@@ -36,7 +37,7 @@ def build_serial(
     fallbacks: Sequence[BaseChatModel | str] = (),
     limits: Limits = FLOW_LIMITS,
     prices: Prices | None = None,
-    system_prompt: str | None = None,
+    system_prompt: str | SystemMessage | None = None,
     max_history_tokens: int | None = None,
     masker: Masker | None = None,
     permission: Rule | None = None,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import SystemMessage
 
 from adjourn.checkpoints.errors import UsageError
 from adjourn.graph.graph_parts import Graph
@@ -101,7 +102,7 @@ def build_supervisor(
     fallbacks: Sequence[BaseChatModel | str] = (),
     limits: Limits | None = None,
     prices: Prices | None = None,
-    system_prompt: str | None = None,
+    system_prompt: str | SystemMessage | None = None,
     max_history_tokens: int | None = None,
     masker: Masker | None = None,
     permission: Rule | None = None,

@@ -8,6 +8,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableBinding
 
+from adjourn.checkpoints.errors import UsageError
 from adjourn.nodes.connections import on_this_loop
 from adjourn.nodes.listening import listening
 from adjourn.nodes.providers import Provider, provider_of, unbound
@@ -43,7 +44,13 @@ class BoundModel:
         told = [*(one.for_model for one in tools), *own]
         off: Any = None if provider.tools_off is None else dict(provider.tools_off)
         if told:
-            bound = heard.bind_tools(told, tool_choice=next(iter(tools)).name if forced else None)
+            try:
+                bound = heard.bind_tools(told, tool_choice=next(iter(tools)).name if forced else None)
+            except NotImplementedError as error:
+                kind = type(model).__name__
+                raise UsageError(
+                    f"{kind} has no `bind_tools`, so it cannot be told of tools; in tests ScriptedModel can"
+                ) from error
         if told and (off or own):  # a tool of the provider's own may decide which API is asked
             quiet = heard.bind_tools(told, tool_choice=off or "none")
         return cls(model_name(model), provider_of(bound), bound, quiet)

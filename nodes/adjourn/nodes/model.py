@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
@@ -58,7 +58,7 @@ class ModelNode:
         tools: Iterable[Tool] = (),
         *,
         fallbacks: Iterable[BaseChatModel] = (),
-        system_prompt: str | None = None,
+        system_prompt: str | SystemMessage | None = None,
         max_history_tokens: int | None = None,
         limits: Limits | None = None,
         evidence: Evidence | None = None,
