@@ -89,6 +89,18 @@ async def test_c87_a_history_that_ends_with_the_users_words_needs_no_values(hous
     assert [one.text for one in shown(house)] == ["hi", "said before", "and now?"]
 
 
+async def test_c87_an_image_beside_the_users_words_reaches_the_model(house):
+    image = {"type": "image", "url": "https://example.com/a.png"}
+    runner = house.runner(["a cat", "still a cat"])
+    run = await runner.run_from_history([HumanMessage([{"type": "text", "text": "What is it?"}, image])])
+    assert run.row.input == "What is it?"
+    assert [one.content for one in shown(house)] == [[image], "What is it?"]
+    await runner.start("Sure?", thread_id=run.thread_id)
+    assert [one.content for one in house.models[-1].requests[-1][1:3]] == [[image], "What is it?"]
+    with pytest.raises(UsageError, match="a message is a text, not list; images and files go in by"):
+        await runner.start([image])
+
+
 async def test_c87_it_can_ask_again_and_the_thread_goes_on(house):
     shop = Shop()
     restart = call("restart_service", {"service_id": "svc-pay-001", "environment": "prod"}, id="r")

@@ -51,7 +51,12 @@ def begin_with(
             raise UsageError(
                 "the history does not end with a user's message, and no values were submitted; give either"
             )
-        words = str(history.pop().text)
+        last = history.pop()
+        words = str(last.text)
+        if beside := _beside_text(
+            last
+        ):  # a run's message is its text: an image goes before it, as a message of its own
+            history.append(last.model_copy(update={"content": beside}))
     language = language_of(words)
 
     def missing(_call_id: str, name: str) -> str:
@@ -63,6 +68,15 @@ def begin_with(
     legal = healed(history, missing)
     numbered = [one.model_copy(update={"id": f"{run_id}.h{place}"}) for place, one in enumerate(legal)]
     return numbered, words
+
+
+def _beside_text(message: AnyMessage) -> list[Any]:
+    """What a message shows beside its words: images, files."""
+    return [
+        one
+        for one in message.content
+        if isinstance(one, dict) and one.get("type") not in ("text", "input_text")
+    ]
 
 
 def _kept(messages: Sequence[Given]) -> list[AnyMessage]:

@@ -73,7 +73,10 @@ def new_run(
     Raises `UsageError` for an empty message, for a name that no database takes, and for a `priority` that is no number
     from -1000 to 1000.
     """
-    if not isinstance(message, str) or not message.strip():
+    if not isinstance(message, str):
+        kind = type(message).__name__
+        raise UsageError(f"a message is a text, not {kind}; images and files go in by `run_from_history`")
+    if not message.strip():
         raise UsageError("the message is empty; say what the run is to do")
     check_text("the message", message)
     for what, name in (("thread_id", thread_id), ("by", by), ("run_id", run_id)):
