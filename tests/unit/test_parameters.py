@@ -274,3 +274,13 @@ def test_c73_what_cannot_be_kept_secret_is_refused():
         def unknown(word: str) -> str:
             """Take a word."""
             return ""
+
+
+def test_a_function_in_a_class_is_no_tool_before_an_object_is_bound_to_it():
+    with pytest.raises(ToolDefinitionError, match=r"no model can fill self; .* tool\(\.\.\.\)\(it\.add\)"):
+
+        class Sums:
+            @tool(effect="read")
+            def add(self, x: int) -> int:
+                """Add."""
+                return x

@@ -150,6 +150,12 @@ def signature_of(fn: Callable[..., Any], name: str) -> Signature:
             raise ToolDefinitionError(
                 f"tool {name}: parameter {parameter} has no name that a model could give; use plain parameters"
             )
+        if (
+            parameter.name == "self" and "self" not in hints
+        ):  # a function in a class, that no object is bound to yet
+            raise ToolDefinitionError(
+                f"tool {name}: no model can fill self; make the tool of the object's method, tool(...)(it.{name})"
+            )
         kind = hints.get(parameter.name, Any)
         has_default = parameter.default is not inspect.Parameter.empty
         given = injection(kind, f"tool {name}: parameter {parameter.name}", has_default=has_default)
