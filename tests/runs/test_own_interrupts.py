@@ -32,6 +32,8 @@ from adjourn.nodes import (
 )
 from adjourn.nodes.scripted import call, says
 
+HOLDS_ITSELF: dict[str, Any] = {}
+HOLDS_ITSELF["me"] = HOLDS_ITSELF
 RESTART = {"service_id": "svc-pay-001", "environment": "prod"}
 
 
@@ -251,6 +253,34 @@ async def test_c37_what_a_node_asks_with_data_is_shown_wherever_people_look(url,
         question_card(run.interrupts[0], "en"),
     )
     assert [one for one in shown if "Dear Li" not in one or "Is this right?" not in one] == []
+
+
+def nested(levels):
+    value = "x"
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize(
+    "odd", [nested(201), nested(100_000), HOLDS_ITSELF, 10**5000], ids=["201", "100000", "circle", "digits"]
+)
+async def test_c37_what_cannot_be_stored_fails_with_what_to_do_and_is_asked_again_in_another_form(url, odd):
+    asked = [odd, "Which ticket?"]
+
+    async def gate(state: RunState) -> RunState:
+        interrupt(asked[0])
+        return {}
+
+    with Runner(own_graph(gate), url) as runner:
+        run = await runner.start("go")
+        told = "what a node asks by interrupt(): a value cannot be stored, give a flatter one or a reference to it"
+        assert (run.status, run.error["message"][: len(told)]) == ("failed", told)
+        del asked[0]
+        run = await runner.resume(run.id)
+        (question,) = run.interrupts
+        run = await runner.resume(run.id, {question.id: "this one"})
+        assert (question.reason, run.status) == ("Which ticket?", "finished")
 
 
 async def test_c37_in_a_tool_it_is_refused_with_the_way_out(house):

@@ -25,6 +25,7 @@ from adjourn.checkpoints.registered_types import Registry
 from adjourn.checkpoints.stored_json import TAG, TAG_MARK, Json, Ranges, dump, parse, tagged
 
 DEEPEST = 200  # levels of nesting; orjson writes up to 254, and tags add levels
+_INSTEAD = "give a flatter one or a reference to it"
 
 logger = logging.getLogger("adjourn.checkpoints")
 
@@ -122,7 +123,7 @@ class Codec:
         try:
             return dump(_Packing(self, placer).pack(value))
         except (TypeError, ValueError) as error:  # JSON has its own bounds, and tags take levels too
-            raise UsageError(f"a value cannot be stored: {error}") from error
+            raise UsageError(f"a value cannot be stored, {_INSTEAD}: {error}") from error
 
     def decode(self, text: str, finder: Finder | None = None) -> Any:
         """The value of a text. Raises `ValueError` when the text is not what `encode` writes."""
@@ -184,7 +185,7 @@ class _Packing:
         self.depth += 1
         if self.depth > DEEPEST:
             raise UsageError(
-                f"a value is nested deeper than {DEEPEST} levels, or holds itself; it cannot be stored"
+                f"a value cannot be stored, {_INSTEAD}: it is nested deeper than {DEEPEST} levels, or holds itself"
             )
         try:
             return self._pack_container(value, kind)

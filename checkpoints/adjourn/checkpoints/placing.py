@@ -14,6 +14,7 @@ from sqlalchemy.engine import Connection
 
 from adjourn.checkpoints import statements
 from adjourn.checkpoints.codec import Codec, is_storable, is_stored_plainly
+from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.message_rows import to_row
 from adjourn.checkpoints.stored_json import Json, Ranges, compress, dump, parse, tagged
 from adjourn.checkpoints.thread_memory import (
@@ -26,6 +27,8 @@ from adjourn.checkpoints.thread_memory import (
 )
 
 START = "__start__"  # LangGraph's channel for a run's input, a dict by channel
+# LangGraph's own channels, as the people whose values stand in them know them
+_KNOWN_AS = {START: "the graph's input", "__interrupt__": "what a node asks by interrupt()"}
 SHORT = 40  # characters of JSON that stand in the checkpoint: less than a row of their own would take
 # characters of JSON above which a list or dict is stored by its parts; SQLite gives what is longer than 1,002 bytes in
 # a table without rowid a page of its own, of 4,096
@@ -101,12 +104,18 @@ class Placing:
         return [[*one] for one in placed.ranges]
 
     def text(self, channel: str, value: Any) -> str:
-        """The text of a value, with its messages and large parts stored as rows."""
+        """The text of a value, with its messages and large parts stored as rows.
+
+        Raises `UsageError` for a value that cannot be stored, with where it stands.
+        """
         texts = self._memory.texts
         if texts is not None and (known := texts.get(id(value))):
             return known[1]
         self._channel = channel
-        text = self._text(value)
+        try:
+            text = self._text(value)
+        except UsageError as error:
+            raise UsageError(f"{_KNOWN_AS.get(channel, f'channel {channel!r}')}: {error}") from error
         if texts is not None:
             texts[id(value)] = value, text  # the value is kept: no other one gets its id
         return text
