@@ -17,6 +17,7 @@ from adjourn.checkpoints.errors import LeaseLost, RunNotFound
 from adjourn.checkpoints.events import Event, event_from_row
 from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.checkpoints.records import KEY_LENGTH, StepRow, from_json, shortened, to_json
+from adjourn.checkpoints.run_rows import check_id
 from adjourn.checkpoints.run_schema import events, runs
 
 
@@ -190,6 +191,7 @@ _progress = Statement(lambda _: select(runs.c.status, runs.c.last_event).where(r
 
 def read_progress(connection: Connection, run_id: str) -> tuple[str, int]:
     """The status of a run, and the number of its last event: the cheapest look at it. Raises `RunNotFound`."""
+    check_id(run_id)
     row = _progress.first(connection, {"id_": run_id})
     if row is None:
         raise RunNotFound(run_id)

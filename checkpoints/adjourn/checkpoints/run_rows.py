@@ -17,8 +17,19 @@ from adjourn.checkpoints.run_schema import interrupts as interrupts_table
 from adjourn.checkpoints.run_schema import steps as steps_table
 
 
+def check_id(run_id: str) -> None:
+    """Raises `RunNotFound` for what no run is called on any engine: PostgreSQL alone would refuse to look for a NUL."""
+    try:
+        is_one = b"\x00" not in str(run_id).encode()
+    except UnicodeEncodeError:
+        is_one = False
+    if not is_one:
+        raise RunNotFound(run_id)
+
+
 def run(connection: Connection, run_id: str, *, lock: bool = False) -> Asked[RunRow]:
     """The run itself; `lock`: its row is held until the transaction ends. The call raises `RunNotFound`."""
+    check_id(run_id)
     asked = (_locked_run if lock else _run).ask(connection, {"id_": run_id})
 
     def found() -> RunRow:
