@@ -68,7 +68,38 @@ def mcp_error(code):
     return McpError(mcp.types.ErrorData(code=code, message="x"))
 
 
+def of(package, *names):
+    """A class as a package that need not be installed has it, with the names of its bases, the farthest first."""
+    made = Exception
+    for name in names:
+        made = type(name, (made,), {"__module__": f"{package}.somewhere"})
+    return made
+
+
+class Grpc(of("grpc", "RpcError")):
+    """As grpcio raises it: its status is an enum, told by a method."""
+
+    def __init__(self, word):
+        super().__init__(word)
+        self.code = lambda: SimpleNamespace(name=word, value=(0, word.lower()))
+
+
+class Botocore(of("botocore", "ClientError")):
+    def __init__(self, status):
+        self.response = {"Error": {"Code": "X"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+
+
 BROKE_OFF = {
+    **{f"gRPC {one}": Grpc(one) for one in ("UNAVAILABLE", "UNKNOWN", "INTERNAL")},
+    "gRPC, without a status": of("grpc", "RpcError")("x"),
+    "gRPC below an SDK": raised(Sdk("x"), source=Grpc("UNAVAILABLE")),
+    "botocore": of("botocore", "HTTPClientError", "ConnectionClosedError")("x"),
+    "botocore, status": Botocore(504),
+    "redis": of("redis", "RedisError", "ConnectionError")("Connection closed by server."),
+    "aiohttp": of("aiohttp", "ClientConnectionError", "ServerDisconnectedError")("x"),
+    "pymongo": of("pymongo", "ConnectionFailure", "AutoReconnect")("x"),
+    "azure": of("azure", "AzureError", "ServiceResponseError")("x"),
+    "SQLAlchemy": raised(of("sqlalchemy", "OperationalError")("x"), source=psycopg.OperationalError("x")),
     "requests": requests.exceptions.ConnectionError("x"),
     "requests, in the body": requests.exceptions.ChunkedEncodingError("x"),
     "http.client": http.client.IncompleteRead(b"abc", 97),
@@ -96,6 +127,12 @@ BROKE_OFF = {
 }
 
 TIMED_OUT = {
+    "gRPC": Grpc("DEADLINE_EXCEEDED"),
+    "botocore": of("botocore", "HTTPClientError", "Timeout", "ReadTimeoutError")("x"),
+    "redis": of("redis", "RedisError", "TimeoutError")("x"),
+    "aiohttp": of("aiohttp", "ServerConnectionError", "ServerTimeoutError")("x"),
+    "pymongo, of many documents": of("pymongo", "OperationFailure", "ExecutionTimeout")("x"),
+    "azure": of("azure", "ServiceResponseError", "ServiceResponseTimeoutError")("x"),
     "requests": requests.exceptions.ReadTimeout("x"),
     "httpx": httpx.ReadTimeout("x", request=REQUEST),
     "openai": openai.APITimeoutError(request=REQUEST),
@@ -107,6 +144,16 @@ TIMED_OUT = {
 }
 
 NEVER_SENT = {
+    "botocore": of("botocore", "ConnectionError", "EndpointConnectionError")("x"),
+    "botocore, status": Botocore(503),
+    "redis": raised(of("redis", "ConnectionError")("x"), context=ConnectionRefusedError()),
+    "redis loads": of("redis", "ConnectionError", "BusyLoadingError")("x"),
+    "redis, no place": of("redis", "ConnectionError", "MaxConnectionsError")("x"),
+    "aiohttp": of("aiohttp", "ClientConnectionError", "ClientConnectorError")("x"),
+    "pymongo": of("pymongo", "AutoReconnect", "ServerSelectionTimeoutError")("x"),
+    "pymongo, no place": of("pymongo", "AutoReconnect", "WaitQueueTimeoutError")("x"),
+    "azure": of("azure", "AzureError", "ServiceRequestError")("x"),
+    "SQLAlchemy, no place": of("sqlalchemy", "SQLAlchemyError", "TimeoutError")("x"),
     "Python": ConnectionRefusedError(111, "Connection refused"),
     "no such host": socket.gaierror(-2, "Name or service not known"),
     "urllib": urllib.error.URLError(ConnectionRefusedError(111, "Connection refused")),
@@ -117,6 +164,10 @@ NEVER_SENT = {
     "openai, in time": raised(openai.APITimeoutError(request=REQUEST), source=httpx.ConnectTimeout("x")),
     "status": Status(503),
 }
+
+
+PGCODE = of("psycopg2", "OperationalError", "DeadlockDetected")("x")
+PGCODE.pgcode = "40P01"
 
 
 @pytest.mark.parametrize("error", BROKE_OFF.values(), ids=BROKE_OFF)
@@ -148,6 +199,12 @@ def test_c30_what_was_never_sent_did_not_happen_and_is_worth_another_attempt(err
         psycopg.errors.UniqueViolation("x"),
         psycopg.errors.DeadlockDetected("x"),  # an `OperationalError`: the server has rolled back
         pymysql.err.OperationalError(1213, "Deadlock found"),
+        PGCODE,
+        raised(of("sqlalchemy", "OperationalError")("x"), source=psycopg.errors.DeadlockDetected("x")),
+        Botocore(400),
+        of("redis", "ResponseError", "ReadOnlyError")("x"),
+        of("pymongo", "OperationFailure", "DuplicateKeyError")("x"),
+        *map(Grpc, ("INVALID_ARGUMENT", "ALREADY_EXISTS", "FAILED_PRECONDITION", "ABORTED", "UNIMPLEMENTED")),
         raised(requests.exceptions.SSLError("x"), source=ssl.SSLCertVerificationError(1, "x")),
         raised(ValueError("no such account"), context=KeyError("account")),
     ],
@@ -156,6 +213,39 @@ def test_c30_what_was_never_sent_did_not_happen_and_is_worth_another_attempt(err
 def test_c30_what_was_answered_or_never_left_the_process_is_a_plain_failure(error):
     failure = failure_of(error)
     assert (failure.code, failure.again, failure.lost) == ("tool_error", False, False)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Grpc("CANCELLED"), "tool_error"),
+        (Grpc("DATA_LOSS"), "tool_error"),
+        (Grpc("RESOURCE_EXHAUSTED"), "rate_limited"),  # also of an answer that is too large to be read
+        (of("pymongo", "OperationFailure", "WriteConcernError", "WTimeoutError")("x"), "tool_error"),
+        (of("pymongo", "OperationFailure", "BulkWriteError")("x"), "tool_error"),
+    ],
+    ids=repr,
+)
+def test_c28_what_was_done_in_part_or_cannot_be_read_may_have_happened(error, code):
+    failure = failure_of(error)
+    assert (failure.code, failure.lost) == (code, True)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Grpc("NOT_FOUND"), "not_found"),
+        (Grpc("PERMISSION_DENIED"), "permission_denied"),
+        (Grpc("UNAUTHENTICATED"), "permission_denied"),
+        (Botocore(403), "permission_denied"),
+        (Botocore(429), "rate_limited"),
+        (of("redis", "ConnectionError", "AuthenticationError")("x"), "permission_denied"),
+    ],
+    ids=repr,
+)
+def test_c29_an_answer_of_the_other_side_gives_the_code(error, code):
+    failure = failure_of(error)
+    assert (failure.code, failure.lost) == (code, False)
 
 
 BROKEN = httpx.ReadError("x", request=REQUEST)

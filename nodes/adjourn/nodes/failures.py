@@ -67,20 +67,20 @@ _SQLSTATES: dict[str, Failure] = dict.fromkeys(
     ("08000", "08003", "08006", "08007", "40003", "57P01", "57P02", "57P05"), _BROKE_OFF
 )
 
+# By the status of a gRPC call; any other is an answer of the server. Those that are `lost` come from the library too, when the
+# connection breaks, the answer is too large, or a proxy stands between (its 502 is UNAVAILABLE, its 500 UNKNOWN).
+_GRPC: dict[str, Failure] = {
+    "DEADLINE_EXCEEDED": _TIMED_OUT,
+    **dict.fromkeys(("UNAVAILABLE", "UNKNOWN", "INTERNAL"), _BROKE_OFF),
+    **dict.fromkeys(("CANCELLED", "DATA_LOSS"), _NOT_KNOWN),
+    "RESOURCE_EXHAUSTED": Failure(ErrorCode.RATE_LIMITED, again=True, lost=True),
+    "NOT_FOUND": Failure(ErrorCode.NOT_FOUND),
+    **dict.fromkeys(("PERMISSION_DENIED", "UNAUTHENTICATED"), Failure(ErrorCode.PERMISSION_DENIED)),
+}
+
 # By the code of a JSON-RPC error, as MCP uses them: the time limit of a request (in the newer protocol the second), a
 # connection that was closed.
 _JSON_RPC: dict[int, Failure] = {408: _TIMED_OUT, -32001: _TIMED_OUT, -32000: _BROKE_OFF}
-
-# By the name of the status that gRPC gave; any other says that the call did not take effect. With UNAVAILABLE it may have been
-# sent, and INTERNAL is said of a broken stream too.
-_GRPC: dict[str, Failure] = {
-    "DEADLINE_EXCEEDED": _TIMED_OUT,
-    **dict.fromkeys(("UNAVAILABLE", "INTERNAL", "CANCELLED"), _BROKE_OFF),
-    "UNKNOWN": Failure(ErrorCode.UNAVAILABLE, again=True),  # the service raised: what 500 is in HTTP
-    "RESOURCE_EXHAUSTED": Failure(ErrorCode.RATE_LIMITED, again=True),
-    **dict.fromkeys(("PERMISSION_DENIED", "UNAUTHENTICATED"), Failure(ErrorCode.PERMISSION_DENIED)),
-    "NOT_FOUND": Failure(ErrorCode.NOT_FOUND),
-}
 
 # By the number of an `OSError` that has no class of its own, and of the drivers of MySQL: gone away, lost in a query.
 _NUMBERS: dict[int, Failure] = dict.fromkeys(
@@ -117,6 +117,11 @@ _CLASSES: dict[str, Failure] = {
             "ConnectionFailed",  # anyio
             "EndpointConnectionError",  # botocore
             "ServerSelectionTimeoutError",  # pymongo
+            "WaitQueueTimeoutError",  # pymongo
+            "ServiceRequestError",  # azure
+            "redis.MaxConnectionsError",
+            "redis.BusyLoadingError",
+            "sqlalchemy.TimeoutError",  # none of its pool's connections came free
         ),
         _NEVER_SENT,
     ),
@@ -128,6 +133,8 @@ _CLASSES: dict[str, Failure] = {
             "Timeout",  # requests
             "ServerTimeoutError",  # aiohttp
             "TimeoutExpired",  # subprocess
+            "ExecutionTimeout",  # pymongo: of many documents some may be written
+            "ServiceResponseTimeoutError",  # azure
         ),
         _TIMED_OUT,
     ),
@@ -151,6 +158,7 @@ _CLASSES: dict[str, Failure] = {
             "ConnectionClosed",  # websockets
             "ConnectionClosedError",  # botocore
             "ConnectionFailure",  # pymongo
+            "ServiceResponseError",  # azure
             "SMTPServerDisconnected",
         ),
         _BROKE_OFF,
@@ -161,12 +169,16 @@ _CLASSES: dict[str, Failure] = {
             "SSLError",  # ssl, requests, urllib3
             "TransportError",  # httpx
             "APIConnectionError",  # openai, anthropic
+            "grpc.RpcError",  # one without a status
             "psycopg.OperationalError",
             "psycopg2.OperationalError",
         ),
         _WRAPS,
     ),
+    # pymongo: written, but not to as many servers as was asked for; some of many
+    **dict.fromkeys(("WriteConcernError", "BulkWriteError", "ClientBulkWriteException"), _NOT_KNOWN),
     "APITimeoutError": _WRAPS_TIMEOUT,  # openai, anthropic
+    "redis.AuthenticationError": Failure(ErrorCode.PERMISSION_DENIED),
     "PermissionError": Failure(ErrorCode.PERMISSION_DENIED, sure=False),
     "FileNotFoundError": Failure(ErrorCode.NOT_FOUND, sure=False),
     "LookupError": Failure(ErrorCode.NOT_FOUND, sure=False),
@@ -208,39 +220,38 @@ def _by_itself(error: BaseException) -> Failure | None:
     if isinstance(error, ToolError):
         code = ErrorCode(error.code) if error.code in error.codes else ErrorCode.TOOL_ERROR
         return _NOT_KNOWN if code is ErrorCode.OUTCOME_UNKNOWN else Failure(code)
-    status, state = http_status(error), _attribute(error, "sqlstate")
-    if status is not None:
+    return _by_code(error) or _by_class(error) or _in(_NUMBERS, _number(error))
+
+
+def _by_code(error: BaseException) -> Failure | None:
+    """What the code says that the other side gave."""
+    if (status := http_status(error)) is not None:
         return _of_status(status, error)
+    if (word := grpc_status(error)) is not None:
+        return _GRPC.get(word, _PLAIN)
+    state = _attribute(error, "sqlstate") or _attribute(error, "pgcode")
     if isinstance(state, str):
         return _SQLSTATES.get(state, _PLAIN)
     if _attribute(error, "pgconn") is not None:  # psycopg: there was no connection yet
         return _NEVER_SENT
-    code = _attribute(_attribute(error, "error"), "code")
-    return _in(_JSON_RPC, code) or _of_grpc(error) or _by_class(error) or _in(_NUMBERS, _number(error))
-
-
-def _is_of(error: BaseException, *packages: str) -> bool:
-    return type(error).__module__.partition(".")[0] in packages
-
-
-def _of_grpc(error: Any) -> Failure | None:
-    try:
-        return _GRPC.get(error.code().name, _PLAIN) if _is_of(error, "grpc") else None
-    except Exception:  # one of its errors that has no status
-        return None
+    return _in(_JSON_RPC, _attribute(_attribute(error, "error"), "code"))
 
 
 def _by_class(error: BaseException) -> Failure | None:
     for kind in type(error).__mro__:
-        package = kind.__module__.partition(".")[0]
-        known = _CLASSES.get(kind.__name__) or _CLASSES.get(f"{package}.{kind.__name__}")
+        known = _CLASSES.get(_full_name(kind)) or _CLASSES.get(kind.__name__)
         if known is not None:
             return known
     return None
 
 
+def _full_name(kind: type) -> str:
+    """The name of a class with its package's."""
+    return f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
+
+
 def _number(error: BaseException) -> Any:
-    is_mysql = _is_of(error, "pymysql", "MySQLdb")
+    is_mysql = type(error).__module__.partition(".")[0] in ("pymysql", "MySQLdb")
     return error.args[0] if is_mysql and error.args else _attribute(error, "errno")
 
 
@@ -256,6 +267,10 @@ def _attribute(holder: Any, name: str) -> Any:
         return None
 
 
+def _member(holder: Any, key: str) -> Any:
+    return holder.get(key) if isinstance(holder, dict) else None
+
+
 def _of_status(status: int, error: BaseException) -> Failure:
     known = _STATUSES.get(status)
     if known is None:
@@ -266,16 +281,26 @@ def _of_status(status: int, error: BaseException) -> Failure:
 def http_status(error: BaseException) -> int | None:
     """The HTTP status of 400 or more that an exception of an HTTP client carries; None: it carries none."""
     response = _attribute(error, "response")
-    for holder, name in (
-        (response, "status_code"),
-        (response, "status"),
-        (error, "status_code"),
-        (error, "status"),
+    for value in (
+        _attribute(response, "status_code"),
+        _attribute(response, "status"),
+        _attribute(error, "status_code"),
+        _attribute(error, "status"),
+        _member(_member(response, "ResponseMetadata"), "HTTPStatusCode"),  # botocore
     ):
-        value = _attribute(holder, name)
         if isinstance(value, int) and not isinstance(value, bool) and value >= 400:
             return value
     return None
+
+
+def grpc_status(error: BaseException) -> str | None:
+    """The word of the status that an exception of a gRPC call carries; None: it carries none."""
+    if "grpc.RpcError" not in map(_full_name, type(error).__mro__):
+        return None
+    try:
+        return str(error.code().name)  # type: ignore[attr-defined]
+    except Exception:  # one of its bases, which has none
+        return None
 
 
 def retry_after_s(error: BaseException) -> float | None:
