@@ -52,6 +52,7 @@ def adjourn(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LANG", "en_US.UTF-8")
     monkeypatch.setenv("ADJOURN_APP", "app.py:build")
+    monkeypatch.setenv("LOGNAME", "zhao")
 
     def call(*arguments: str) -> Printed:
         capsys.readouterr()
@@ -309,6 +310,22 @@ def test_runs_lists_newest_first_and_filters(adjourn: Adjourn) -> None:
     assert "finished (answered)" in table[1]
 
 
+@pytest.mark.parametrize(("given", "stored"), [((), "zhao"), (("--by", "li"), "li")])
+def test_c68_without_by_the_system_s_user_does_it_whatever_the_command(
+    adjourn: Adjourn, given: tuple[str, ...], stored: str
+) -> None:
+    adjourn("run", "看看支付", *given)
+    (run,) = adjourn("runs", "--json").json()
+    question = adjourn("show", run["id"], "--json").json()["interrupts"][0]["id"]
+    adjourn("fork", run["id"], *given)
+    adjourn("resume", run["id"], "--set", f"{question}.environment=prod", *given)
+    adjourn("cancel", run["id"], *given)
+    assert {one["started_by"] for one in adjourn("runs", "--json").json()} == {stored}
+    story = adjourn("show", run["id"], "--json").json()
+    assert {one["by"] for one in story["audit"]} == {stored}
+    assert story["questions"][0]["answered_by"] == stored
+
+
 def test_show_tells_steps_calls_questions_and_how_to_go_on(adjourn: Adjourn) -> None:
     """C-68: what is kept, on one screen."""
     run, question = agreeing(adjourn)
@@ -318,7 +335,7 @@ def test_show_tells_steps_calls_questions_and_how_to_go_on(adjourn: Adjourn) -> 
         "started by wang",
         "看看支付",
         '✓ query_logs {"minutes": 30, "environment": "prod"}',
-        "answered by (no name)",
+        "answered by zhao",
         "? restart",
         f"--approve {question}",
     ):

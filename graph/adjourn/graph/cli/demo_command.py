@@ -9,7 +9,7 @@ from adjourn.checkpoints.errors import UsageError
 from adjourn.graph.cli.drive import driving
 from adjourn.graph.cli.options import DEMO_APP, DEMO_DIR_VARIABLE, DEMO_FLOW_APP, DEMO_TEAM_APP
 from adjourn.graph.cli.screen import Screen
-from adjourn.graph.cli.settings import Settings, user_name, variables_of
+from adjourn.graph.cli.settings import Settings, person_of, variables_of
 from adjourn.graph.demo import Workspace, build, build_flow, build_team, prepare
 from adjourn.graph.run import Run
 
@@ -57,7 +57,7 @@ def demo(
     screen = Screen(settings)
     _introduce(screen, workspace, model)
     words = message or screen.say(spoken)
-    graph, by = make(workspace.directory), user_name() or "you"
+    graph, by = make(workspace.directory), person_of(None) or "you"
     with driving(settings, graph, create=True, by=by, examples=EXAMPLES, intro="demo.stopped") as driver:
         run = driver.runner.start_sync(words, by=by, on_event=driver.live)
         status = driver.go_on(run)

@@ -35,7 +35,12 @@ App = Annotated[
 ]
 By = Annotated[
     str | None,
-    typer.Option("--by", envvar=BY_VARIABLE, metavar="NAME", help="Who does this; stored with the run."),
+    typer.Option(
+        "--by",
+        envvar=BY_VARIABLE,
+        metavar="NAME",
+        help="Who does this; stored with the run. Without: the system's user.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and errors as JSON on stderr.")]
 Lang = Annotated[

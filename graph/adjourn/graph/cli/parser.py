@@ -6,7 +6,7 @@ import typer
 
 from adjourn.checkpoints.lifecycle import HIGHEST_PRIORITY, RunStatus
 from adjourn.graph.cli.options import DEFAULT_STORE, App, By, Json, Lang, RunId, Store, Version
-from adjourn.graph.cli.settings import settings_of
+from adjourn.graph.cli.settings import person_of, settings_of
 from adjourn.graph.cli.taking import Commands
 
 app = typer.Typer(
@@ -124,14 +124,14 @@ def run(
 
     settings = settings_of(store, app, json, lang)
     if history is None:
-        return drive.start(settings, message or "", thread_id=thread, by=by, priority=priority)
+        return drive.start(settings, message or "", thread_id=thread, by=person_of(by), priority=priority)
     return travel.start_from_history(
         settings,
         history,
         assignments=set_ or (),
         message=message,
         thread_id=thread,
-        by=by,
+        by=person_of(by),
         priority=priority,
     )
 
@@ -175,7 +175,7 @@ def resume(
     from adjourn.graph.cli.given import Flags
 
     flags = Flags(approve or (), edit or (), reject or (), set_ or (), reason, answers)
-    return drive.resume(settings_of(store, app, json, lang), run, flags, by=by)
+    return drive.resume(settings_of(store, app, json, lang), run, flags, by=person_of(by))
 
 
 @app.command()
@@ -351,7 +351,7 @@ def fork(
         message=message,
         thread_id=thread,
         repeat_writes=repeat_writes,
-        by=by,
+        by=person_of(by),
     )
 
 
@@ -368,7 +368,7 @@ def cancel(
     """Stop a run, whoever drives it; its questions are closed."""
     from adjourn.graph.cli import drive
 
-    return drive.cancel(settings_of(store, app, json, lang), run, by=by)
+    return drive.cancel(settings_of(store, app, json, lang), run, by=person_of(by))
 
 
 @app.command()
@@ -386,7 +386,7 @@ def recover(
     """Go on with runs whose process died."""
     from adjourn.graph.cli import drive
 
-    return drive.recover(settings_of(store, app, json, lang), run, by=by)
+    return drive.recover(settings_of(store, app, json, lang), run, by=person_of(by))
 
 
 @app.command()

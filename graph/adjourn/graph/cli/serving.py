@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from adjourn.checkpoints.errors import UsageError
 from adjourn.graph.cli.options import TOKENS_VARIABLE
 from adjourn.graph.cli.screen import Screen
-from adjourn.graph.cli.settings import Settings, user_name
+from adjourn.graph.cli.settings import Settings, person_of
 from adjourn.graph.cli.staying import load_to_stay, log_to_stderr
 from adjourn.graph.cli.stores import opened
 from adjourn.graph.names import check_name
@@ -42,7 +42,7 @@ def serve(
     from adjourn.graph.server.serve import bound
     from adjourn.graph.server.serve import serve as serve_app
 
-    access = access_for(host, tokens=_tokens(tokens_file), person=by or user_name(), names=tuple(names))
+    access = access_for(host, tokens=_tokens(tokens_file), person=person_of(by), names=tuple(names))
     graph = load_to_stay(settings.app)  # before the store: a wrong app makes no file
     log_to_stderr(logging.WARNING)
     screen = Screen(settings)

@@ -81,6 +81,18 @@ def language_of(lang: str | None, environment: Mapping[str, str]) -> str:
     return "zh" if locale.lower().startswith("zh") else "en"
 
 
+def person_of(by: str | None) -> str | None:
+    """Who does this: the name that was given, else the system's user; None: a container's user without a name."""
+    if by is not None:
+        return by
+    import getpass  # few commands ask
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return None
+
+
 def _app_of_project(file: Path) -> str | None:
     """`[tool.adjourn] app` of a pyproject.toml. None: no such file or entry. Raises `UsageError` if unreadable."""
     try:
@@ -93,16 +105,6 @@ def _app_of_project(file: Path) -> str | None:
     if app is not None and not isinstance(app, str):
         raise UsageError(f'{file}: [tool.adjourn] app is a text such as "app.py:graph", not {app!r}')
     return app
-
-
-def user_name() -> str | None:
-    """Who is logged in; None: a container's user without a name."""
-    import getpass  # few commands ask
-
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return None
 
 
 def program() -> Sequence[str]:
