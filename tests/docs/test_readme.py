@@ -158,5 +158,5 @@ def test_resume_by_script_answers_one_kind_of_question_and_leaves_the_rest(folde
     with OpenAIServer(replies) as server:
         in_staging, _in_prod = python(folder, server, "-c", start).split()
         agreed = python(folder, server, "-c", twice)
-    assert agreed.splitlines() == [f"{in_staging} finished (answered), 2 steps, 1 calls", "2"]
+    assert agreed.splitlines() == [f"{in_staging} finished (answered), 2 steps, 1 call", "2"]
     assert len(server.requests) == 3

@@ -233,7 +233,7 @@ async def test_s9_c_c57_else_a_fixed_sentence_with_what_was_found(house, last):
         "find it", thread_id="t", on_event=house.hear
     )
     assert (run.status, run.stop_reason, run.row.steps) == ("finished", "max_steps", 3)
-    assert "3 steps" in run.answer
+    assert "step 3" in run.answer
     assert "查依赖" in run.answer
     assert len(run.calls) == 3
     assert (await messages(house.runners[0], "t"))[-1].text == run.answer

@@ -431,4 +431,4 @@ def test_the_doctor_tells_what_is_stuck(office, capsys):
     )
     runner.database.write(lambda c: starts.store(c, row))
     assert doctor(Settings(store=office.url)) == 4
-    assert "1 runs lost their process" in capsys.readouterr().out
+    assert "1 run lost its process" in capsys.readouterr().out

@@ -12,6 +12,7 @@ from rich.cells import cell_len
 
 from adjourn.checkpoints.database import format_time
 from adjourn.checkpoints.errors import UsageError
+from adjourn.graph.captions import CAPTIONS, filled
 from adjourn.graph.cli import options
 from adjourn.graph.cli.listing import age_of
 from adjourn.graph.cli.prompts import Typed
@@ -30,7 +31,27 @@ def test_every_text_has_both_languages_and_the_same_values(key: str) -> None:
     assert set(TEXTS[key]) == set(LANGUAGES)
     assert fields["en"] == fields["zh"]
     for language in LANGUAGES:
-        assert text(key, language, **dict.fromkeys(fields["en"], "x"))
+        assert text(key, language, **dict.fromkeys(fields["en"], 1))
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(0, "0 runs lost their process"), (1, "1 run lost its process"), (2_000, "2,000 runs lost")],
+)
+def test_a_number_brings_its_noun(count: int, said: str) -> None:
+    assert text("doctor.dead", "en", count=count).startswith(said)
+
+
+NAMES = {"run", "step", "thread", "graph", "store", "by", "of", "who", "id", "file", "owner"}
+
+
+def test_one_of_a_thing_is_never_told_as_several() -> None:
+    said = {**TEXTS, **CAPTIONS}
+    averages = {"metrics.each", "tokens"}  # two numbers before the noun, and one that is no whole number
+    for key in said.keys() - averages:
+        fields = {name for _, name, _, _ in string.Formatter().parse(said[key]["en"]) if name}
+        told = filled(said[key]["en"], {name: "x" if name in NAMES else 1 for name in fields})
+        assert not re.search(r"\b1 \w+[^s]s\b", told), told
 
 
 @pytest.mark.parametrize(

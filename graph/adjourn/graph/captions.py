@@ -1,5 +1,7 @@
 """What reports and pictures of a run say to people, in English and Chinese. One table: key -> language -> text."""
 
+from collections.abc import Mapping
+
 CAPTIONS: dict[str, dict[str, str]] = {
     "form.by": {"en": "your name", "zh": "姓名"},
     "form.approve": {"en": "approve", "zh": "同意"},
@@ -12,12 +14,18 @@ CAPTIONS: dict[str, dict[str, str]] = {
     "form.answer": {"en": "answer", "zh": "回答"},
     "form.needed": {"en": "a value is needed", "zh": "必须填写"},
     "form.optional": {"en": "(optional)", "zh": "（可不填）"},
-    "form.waits": {"en": "run {run} waits for {count} answer(s):", "zh": "运行 {run} 等待 {count} 个回答："},
+    "form.waits": {
+        "en": "run {run} waits for {count:answer|answers}:",
+        "zh": "运行 {run} 等待 {count} 个回答：",
+    },
     "asks.agreed": {"en": "{given} of {needed} agreed{of}{who}", "zh": "已同意 {given}/{needed}{of}{who}"},
     "asks.expires": {"en": "expires {at}", "zh": "{at} 过期"},
-    "why.answered": {"en": "It came to an answer after {steps} steps.", "zh": "执行 {steps} 步后得出回答。"},
+    "why.answered": {
+        "en": "It came to an answer after {steps:step|steps}.",
+        "zh": "执行 {steps} 步后得出回答。",
+    },
     "why.max_steps": {
-        "en": "It made {steps} model calls, as many as it may, and had no final answer.",
+        "en": "It made {steps:model call|model calls}, as many as it may, and had no final answer.",
         "zh": "已执行 {steps} 次模型调用，达到上限，仍没有最终回答。",
     },
     "why.timeout": {
@@ -25,7 +33,7 @@ CAPTIONS: dict[str, dict[str, str]] = {
         "zh": "时间用完：已工作 {active} 秒，距开始已过 {wall}。",
     },
     "why.too_many_fails": {
-        "en": "Every call failed, {steps} steps in a row: {calls}.",
+        "en": "Every call failed, {steps:step|steps} in a row: {calls}.",
         "zh": "连续 {steps} 步的调用全部失败：{calls}。",
     },
     "why.loop_detected": {
@@ -37,7 +45,7 @@ CAPTIONS: dict[str, dict[str, str]] = {
         "zh": "多次在没有所需工具结果的情况下作答。",
     },
     "why.budget_spent": {
-        "en": "Its budget was spent: {tokens} tokens, cost {cost}, without what runs that worked for it spent.",
+        "en": "Its budget was spent: {tokens:token|tokens}, cost {cost}, without what runs that worked for it spent.",
         "zh": "预算用完：{tokens} 个 token，费用 {cost}（不含为它工作的子运行）。",
     },
     "why.protocol_error": {
@@ -79,7 +87,7 @@ CAPTIONS: dict[str, dict[str, str]] = {
     "step": {"en": "step {step}", "zh": "第 {step} 步"},
     "timeline": {"en": "Timeline", "zh": "时间线"},
     "timeline.alt": {
-        "en": "Timeline of run {run}: {rows} rows, {length} long, {folds} stretches without work are drawn shorter",
+        "en": "Timeline of run {run}: {rows:row|rows}, {length} long, {folds:stretch without work is|stretches without work are} drawn shorter",
         "zh": "运行 {run} 的时间线：{rows} 行，全长 {length}，其中 {folds} 段空闲时间缩短显示",
     },
     "timeline.empty": {"en": "Nothing has happened yet.", "zh": "尚无任何步骤。"},
@@ -110,10 +118,10 @@ CAPTIONS: dict[str, dict[str, str]] = {
     "page.error": {"en": "error", "zh": "错误"},
     "page.answered": {"en": "answer", "zh": "答复"},
     "page.open": {"en": "waiting for a person", "zh": "等待人工处理"},
-    "page.attempts": {"en": "{attempts} attempts", "zh": "尝试 {attempts} 次"},
-    "page.characters": {"en": "{count} characters", "zh": "{count} 个字符"},
+    "page.attempts": {"en": "{attempts:attempt|attempts}", "zh": "尝试 {attempts} 次"},
+    "page.characters": {"en": "{count:character|characters}", "zh": "{count} 个字符"},
     "page.cut": {
-        "en": "… {count} more characters are in the database",
+        "en": "… {count:more character is|more characters are} in the database",
         "zh": "……其余 {count} 个字符见数据库",
     },
     "page.audit": {"en": "Who did what", "zh": "操作记录"},
@@ -127,13 +135,26 @@ CAPTIONS: dict[str, dict[str, str]] = {
 }
 
 
+class Counted(int):
+    """A number that brings its noun: `f"{Counted(1):run|runs}"` is `1 run`, of any other number `2 runs`."""
+
+    def __format__(self, form: str) -> str:
+        one, is_noun, many = form.partition("|")
+        return f"{int(self):,} {one if self == 1 else many}" if is_noun else super().__format__(form)
+
+
+def filled(words: str, values: Mapping[str, object]) -> str:
+    """A text of a table with its values filled in; the whole numbers among them bring their nouns."""
+    return words.format(**{key: Counted(one) if type(one) is int else one for key, one in values.items()})
+
+
 def caption(key: str, language: str, **values: object) -> str:
     """The text for `key` in `language` (`"en"` or `"zh"`, else English), with its values filled in.
 
     Raises `KeyError` for a key that is not in the table: that is a bug.
     """
     texts = CAPTIONS[key]
-    return texts.get(language, texts["en"]).format(**values)
+    return filled(texts.get(language, texts["en"]), values)
 
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))

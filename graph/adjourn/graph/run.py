@@ -9,6 +9,7 @@ from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.flow_rows import FlowStepRow
 from adjourn.checkpoints.lifecycle import InterruptState, RunStatus
 from adjourn.checkpoints.records import AuditRow, CallRow, Interrupt, RunRow, StepRow
+from adjourn.graph.captions import Counted
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -137,7 +138,8 @@ class Run:
         return [one for one in self.children if one.row.parent_step == 0]
 
     def __str__(self) -> str:
-        return f"{self.id} {self.shown_status}, {self.row.steps} steps, {len(self.calls)} calls"
+        counts = f"{Counted(self.row.steps):step|steps}, {Counted(len(self.calls)):call|calls}"
+        return f"{self.id} {self.shown_status}, {counts}"
 
     def __repr__(self) -> str:
         return f"<Run {self}>"

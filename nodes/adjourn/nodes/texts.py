@@ -198,7 +198,7 @@ TEXTS: dict[str, dict[str, str]] = {
     "flow.nothing": {"en": "nothing", "zh": "无"},
     "flow.no_call": {"en": "The tool of this step was not called.", "zh": "没有调用这一步的工具。"},
     "stop.max_steps": {
-        "en": "I stopped after {steps} steps without a final answer.",
+        "en": "I stopped after step {steps} without a final answer.",
         "zh": "已执行 {steps} 步，仍没有得到最终答案，现在停止。",
     },
     "stop.timeout": {

@@ -39,7 +39,8 @@ def doctor(settings: Settings) -> int:
     else:
         for one in findings:
             mark = ("✗ ", "red") if one.wrong else ("✓ ", "green")
-            screen.line(mark, screen.say(f"doctor.{one.key}", count=f"{one.count:g}"))
+            count = int(one.count) if one.count == int(one.count) else f"{one.count:g}"
+            screen.line(mark, screen.say(f"doctor.{one.key}", count=count))
     return 4 if any(one.wrong for one in findings) else 0
 
 

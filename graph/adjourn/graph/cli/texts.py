@@ -3,6 +3,8 @@
 Help texts and error messages are English. What a run itself says is in `adjourn.nodes.texts`.
 """
 
+from adjourn.graph.captions import filled
+
 LANGUAGES = ("en", "zh")
 
 TEXTS: dict[str, dict[str, str]] = {
@@ -10,12 +12,12 @@ TEXTS: dict[str, dict[str, str]] = {
     "thread": {"en": "thread", "zh": "会话"},
     "graph": {"en": "graph", "zh": "图"},
     "step": {"en": "step {step}", "zh": "第 {step} 步"},
-    "steps": {"en": "{steps} steps", "zh": "{steps} 步"},
+    "steps": {"en": "{steps:step|steps}", "zh": "{steps} 步"},
     "started_by": {"en": "started by {by}", "zh": "发起人 {by}"},
     "forked_from": {"en": "forked from {run}", "zh": "分叉自 {run}"},
     "tokens": {"en": "{input} + {output} tokens", "zh": "{input} + {output} 个 token"},
     "active": {"en": "worked {seconds} s", "zh": "工作 {seconds} 秒"},
-    "attempts": {"en": "{attempts} attempts", "zh": "尝试 {attempts} 次"},
+    "attempts": {"en": "{attempts:attempt|attempts}", "zh": "尝试 {attempts} 次"},
     "text_discarded": {"en": "(what was said above does not count: {reason})", "zh": "（以上文字作废：{reason}）"},
     "waiting": {"en": "waiting for a person", "zh": "等待人工处理"},
     "question": {"en": "question", "zh": "问题"},
@@ -49,13 +51,13 @@ TEXTS: dict[str, dict[str, str]] = {
         "zh": "已给出的回答已保存；其余问题仍待回答：",
     },
     "cost": {"en": "cost {cost}", "zh": "费用 {cost}"},
-    "metrics.runs": {"en": "{runs} runs, {ended} of them ended", "zh": "{runs} 次运行，其中 {ended} 次已结束"},
+    "metrics.runs": {"en": "{runs:run|runs}, {ended} of them ended", "zh": "{runs} 次运行，其中 {ended} 次已结束"},
     "metrics.each": {
         "en": "on average {steps} steps and {seconds} s of work",
         "zh": "平均 {steps} 步，工作 {seconds} 秒",
     },
     "metrics.questions": {
-        "en": "{asked} questions: {open} open, {answered} answered ({given}), {carried} carried to an answer ({through})",
+        "en": "{asked:question|questions}: {open} open, {answered} answered ({given}), {carried} carried to an answer ({through})",
         "zh": "{asked} 个问题：{open} 个待回答，{answered} 个已回答（{given}），{carried} 个最终得出结果（{through}）",
     },
     "runs.head": {
@@ -138,7 +140,7 @@ TEXTS: dict[str, dict[str, str]] = {
     "overdue": {"en": "its time passed at {at}", "zh": "已于 {at} 过期"},
     "approvals": {"en": "{given} of {needed} agreed{who}", "zh": "已同意 {given}/{needed}{who}"},
     "approvals.of": {"en": "to agree: {needed} of {of}", "zh": "需要同意：{of} 中的 {needed} 人"},
-    "approvals.anybody": {"en": "to agree: {needed} people", "zh": "需要 {needed} 人同意"},
+    "approvals.anybody": {"en": "to agree: {needed:person|people}", "zh": "需要 {needed} 人同意"},
     "expired_on": {"en": "run {run}: nobody answered in time; it goes on", "zh": "运行 {run}：无人及时答复，继续执行"},
     "form.wrong": {"en": "not accepted: {why}", "zh": "无效：{why}"},
     "form.reason": {"en": "reason", "zh": "原因"},
@@ -150,11 +152,11 @@ TEXTS: dict[str, dict[str, str]] = {
     "form.action.run": {"en": "run: it did not happen, run it", "zh": "执行：尚未生效，重新执行"},
     "form.action.leave": {"en": "leave: nobody knows, leave it", "zh": "搁置：无法确定，不再执行"},
     "pruned": {
-        "en": "{runs} runs and {threads} whole threads taken away; {shortened} threads lost old runs",
+        "en": "{runs:run|runs} and {threads:whole thread|whole threads} taken away; {shortened:thread|threads} lost old runs",
         "zh": "已删除 {runs} 次运行、{threads} 个完整会话；另有 {shortened} 个会话删除了旧运行",
     },
     "would_prune": {
-        "en": "would take away {runs} runs and {threads} whole threads; {shortened} threads would lose old runs",
+        "en": "would take away {runs:run|runs} and {threads:whole thread|whole threads}; {shortened:thread|threads} would lose old runs",
         "zh": "将删除 {runs} 次运行、{threads} 个完整会话；另有 {shortened} 个会话将删除旧运行",
     },
     "forks_stay": {
@@ -162,7 +164,7 @@ TEXTS: dict[str, dict[str, str]] = {
         "zh": "由它分叉出的会话仍保留副本；可用 adjourn forget {threads} 删除",
     },
     "forgotten": {
-        "en": "thread {thread}: everything taken away, {runs} runs",
+        "en": "thread {thread}: everything taken away, {runs:run|runs}",
         "zh": "会话 {thread}：全部数据已删除，共 {runs} 次运行",
     },
     "migrated": {
@@ -178,7 +180,7 @@ TEXTS: dict[str, dict[str, str]] = {
         "zh": "没有可导入的会话：都已在此",
     },
     "imported": {
-        "en": "thread {thread}: {checkpoints} checkpoints",
+        "en": "thread {thread}: {checkpoints:checkpoint|checkpoints}",
         "zh": "会话 {thread}：{checkpoints} 个检查点",
     },
     "serve.listens": {
@@ -190,14 +192,14 @@ TEXTS: dict[str, dict[str, str]] = {
         "zh": "正在驱动 {store} 中 {graph} 的运行（Ctrl-C 结束，运行会交还）",
     },
     "worker.gone": {
-        "en": "drove {taken} runs; {left} still worked and are left to their leases",
+        "en": "drove {taken:run|runs}; {left:run|runs} still at work, left to the lease",
         "zh": "已驱动 {taken} 次运行；{left} 次仍在执行，等租约到期后由他人接管",
     },
     "doctor.version": {"en": "tables of version {count}", "zh": "表结构版本 {count}"},
-    "doctor.working": {"en": "{count} runs are being driven", "zh": "{count} 次运行正在执行"},
-    "doctor.waiting": {"en": "{count} runs wait for people", "zh": "{count} 次运行在等人"},
+    "doctor.working": {"en": "{count:run is|runs are} being driven", "zh": "{count} 次运行正在执行"},
+    "doctor.waiting": {"en": "{count:run waits|runs wait} for people", "zh": "{count} 次运行在等人"},
     "doctor.queued": {
-        "en": "{count} runs wait for somebody to drive them: adjourn worker",
+        "en": "{count:run waits|runs wait} to be driven: adjourn worker",
         "zh": "{count} 次运行在等待被驱动：adjourn worker",
     },
     "doctor.oldest": {
@@ -205,23 +207,23 @@ TEXTS: dict[str, dict[str, str]] = {
         "zh": "其中等待最久的已等 {count} 秒；超过一分钟时请启动 worker",
     },
     "doctor.dead": {
-        "en": "{count} runs lost their process: adjourn worker or adjourn recover goes on with them",
+        "en": "{count:run lost its|runs lost their} process: go on with adjourn worker or adjourn recover",
         "zh": "{count} 次运行的进程已死：用 adjourn worker 或 adjourn recover 继续",
     },
     "doctor.dying": {
-        "en": "{count} running runs have lost an owner before",
+        "en": "{count:running run has|running runs have} lost an owner before",
         "zh": "{count} 次进行中的运行曾失去过执行者",
     },
     "doctor.failed": {
-        "en": "{count} runs have failed: adjourn resume RUN tries one again",
+        "en": "{count:run has|runs have} failed: adjourn resume RUN tries one again",
         "zh": "{count} 次运行失败：用 adjourn resume RUN 重试",
     },
     "doctor.overdue": {
-        "en": "{count} questions are overdue, and nobody has looked",
+        "en": "{count:question is|questions are} overdue, and nobody has looked",
         "zh": "{count} 个问题已过期，但还没有进程处理",
     },
     "doctor.settled": {
-        "en": "{count} runs wait although no question of theirs is open: adjourn worker or adjourn recover RUN",
+        "en": "{count:run waits|runs wait} with no question open: adjourn worker or adjourn recover RUN",
         "zh": "{count} 次运行没有未答的问题却仍在等待：adjourn worker 或 adjourn recover RUN",
     },
     "doctor.clock": {
@@ -259,4 +261,4 @@ def text(key: str, language: str, **values: object) -> str:
 
     Raises `KeyError` for a key that is not in the table: that is a bug.
     """
-    return TEXTS[key][language].format(**values)
+    return filled(TEXTS[key][language], values)
