@@ -544,6 +544,9 @@ def test_c93_old_runs_go_and_waiting_ones_stay(adjourn: Adjourn) -> None:
     assert adjourn("prune", "--older-than", "0s").status == 0
     assert adjourn("show", other).status == 2
     thread = adjourn("show", run, "--json").json()["thread_id"]
+    would = f"thread {thread}: everything would be taken away, 1 run\n"
+    assert adjourn("forget", thread, "--dry-run").out == would
+    assert adjourn("show", run).status == 0
     assert adjourn("forget", thread).out == f"thread {thread}: everything taken away, 1 run\n"
     again = adjourn("forget", thread)
     assert (again.status, again.err) == (

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from runs.terminal import CTRL_C, CTRL_D, CTRL_U, DOWN, ENTER, NEW_LINE, UP, Terminal
 
+from adjourn.graph import Runner, build_react
+from adjourn.nodes import ScriptedModel
+
 Opens = Callable[..., Terminal]
 
 
@@ -218,3 +221,33 @@ def test_c51_two_people_agree_each_at_their_own_terminal(terminal: Opens, folder
     last.presses("1", ENTER)
     assert last.leaves() == 0
     assert ran(folder) == [["pay", {"amount": 5}]]
+
+
+@pytest.mark.parametrize(
+    ("keys", "status", "left"), [(ENTER, 130, 1), (CTRL_D, 130, 1), (CTRL_C, 130, 1), ("2", 0, 0)]
+)
+@pytest.mark.parametrize(("lang", "asks"), [("en", "take it away for good"), ("zh", "永久删除")])
+def test_c93_on_a_terminal_a_conversation_is_forgotten_after_a_yes(
+    folder: Path, keys: str, status: int, left: int, lang: str, asks: str
+) -> None:
+    """What would go is shown first, and Enter alone is a no."""
+    with Runner(
+        build_react(ScriptedModel(turns=["hi"]), tools=[]), f"sqlite:///{folder}/adjourn.db"
+    ) as runner:
+        runner.start_sync("hello", thread_id="t1")
+        one = Terminal(folder, "forget", "t1", "--lang", lang)
+        one.waits_for(asks, lambda shown: shown.seen)
+        assert ("1 run" if lang == "en" else "共 1 次运行") in one.seen
+        one.presses(keys, *([ENTER] if keys == "2" else []))
+        assert (one.leaves(), len(runner.list_sync())) == (status, left)
+        one.close()
+
+
+def test_c93_who_has_said_yes_is_not_asked(folder: Path) -> None:
+    with Runner(
+        build_react(ScriptedModel(turns=["hi"]), tools=[]), f"sqlite:///{folder}/adjourn.db"
+    ) as runner:
+        runner.start_sync("hello", thread_id="t1")
+        one = Terminal(folder, "forget", "t1", "--yes")
+        assert (one.leaves(), len(runner.list_sync())) == (0, 0)
+        one.close()

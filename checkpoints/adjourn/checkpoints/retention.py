@@ -77,13 +77,16 @@ def prune(database: Database, policy: Policy, *, dry_run: bool = False) -> Remov
     return removed
 
 
-def forget(database: Database, thread_id: str) -> Removed:
+def forget(database: Database, thread_id: str, *, dry_run: bool = False) -> Removed:
     """Take away a conversation and all of its runs, in one transaction: one person's data (C-93).
 
     On SQLite the freed pages are overwritten; servers overwrite theirs when they clean up (VACUUM, purge).
     Threads that were forked from it hold copies, and stay: ask for `forks_of` first, and forget them too.
     Raises `RunBusy` while somebody drives a run of it: cancel that first. `UsageError`: there is no such thread.
+    `dry_run`: nothing is changed, the result says what would be.
     """
+    if dry_run:
+        return database.read(partial(_forget, thread_id=thread_id, dry_run=True))
     return database.write(partial(_forget, thread_id=thread_id), synced=True)
 
 
@@ -276,10 +279,10 @@ def _delete_runs(connection: Connection, run_ids: Sequence[str], *, spare: str) 
         connection.execute(runs.delete().where(runs.c.id.in_(batch)))
 
 
-def _forget(connection: Connection, thread_id: str) -> Removed:
+def _forget(connection: Connection, thread_id: str, *, dry_run: bool = False) -> Removed:
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql("PRAGMA secure_delete=ON")
-    rows = _hold(connection, thread_id)
+    rows = _runs_of(connection, thread_id) if dry_run else _hold(connection, thread_id)
     for row in rows:
         if row.status == RunStatus.RUNNING and row.lease_until is not None and row.lease_until > now():
             raise RunBusy.of(row)
@@ -287,6 +290,7 @@ def _forget(connection: Connection, thread_id: str) -> Removed:
     if not rows and connection.execute(stored).first() is None:
         raise UsageError(f"there is no thread {thread_id!r} in this store; nothing was changed")
     family = _with_specialists(connection, [row.id for row in rows])
-    _delete_runs(connection, family, spare=thread_id)
-    delete_threads(connection, [thread_id])
+    if not dry_run:
+        _delete_runs(connection, family, spare=thread_id)
+        delete_threads(connection, [thread_id])
     return Removed(threads=1, runs=len(family))

@@ -1,6 +1,5 @@
 """The commands that drive runs: run, resume, recover, cancel. They need the app, and so LangGraph."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from adjourn.graph.cli.form import Form
 from adjourn.graph.cli.given import Flags, answers_of
 from adjourn.graph.cli.how_to import Examples, resume_command, show_questions
 from adjourn.graph.cli.live import Live
-from adjourn.graph.cli.screen import Screen
+from adjourn.graph.cli.screen import Screen, on_terminal
 from adjourn.graph.cli.settings import Settings
 from adjourn.graph.cli.stores import opened
 from adjourn.graph.graph_parts import Graph
@@ -128,11 +127,6 @@ def driving(
     graph = graph or load(settings.app)  # before the store: a wrong app makes no file
     with opened(settings.store, create=create) as database, Runner(graph, database) as runner:
         yield Driver(runner, Screen(settings), settings, **rest)
-
-
-def on_terminal(settings: Settings) -> bool:
-    """Whether a person can be asked: both ends are a terminal, and nobody wants JSON."""
-    return sys.stdin.isatty() and sys.stdout.isatty() and not settings.json
 
 
 def start(

@@ -550,6 +550,8 @@ def prune(
 def forget(
     threads: Annotated[list[str], typer.Argument(metavar="THREAD...", help="Ids of conversations.")],
     *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask first. Only a terminal is asked.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would go.")] = False,
     store: Store = DEFAULT_STORE,
     json: Json = False,
     lang: Lang = None,
@@ -557,7 +559,7 @@ def forget(
     """Take everything of a conversation away, for good: messages, checkpoints, runs, answers, events."""
     from adjourn.graph.cli import upkeep
 
-    return upkeep.forget_threads(settings_of(store, json=json, lang=lang), threads)
+    return upkeep.forget_threads(settings_of(store, json=json, lang=lang), threads, yes=yes, dry_run=dry_run)
 
 
 @app.command()

@@ -138,6 +138,11 @@ def _send_to_nowhere(stream: TextIO) -> None:
     os.close(nowhere)
 
 
+def on_terminal(settings: Settings) -> bool:
+    """Whether a person can be asked: both ends are a terminal, and nobody wants JSON."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and not settings.json
+
+
 def clean(words: str) -> str:
     """`words` with control characters written out; tabs and line ends stay."""
     return _CONTROL.sub(lambda found: f"\\x{ord(found.group()):02x}", words)

@@ -167,6 +167,12 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "thread {thread}: everything taken away, {runs:run|runs}",
         "zh": "会话 {thread}：全部数据已删除，共 {runs} 次运行",
     },
+    "would_forget": {
+        "en": "thread {thread}: everything would be taken away, {runs:run|runs}",
+        "zh": "会话 {thread}：将删除全部数据，共 {runs} 次运行",
+    },
+    "forget.sure": {"en": "take it away for good", "zh": "永久删除"},
+    "forget.left": {"en": "nothing was changed", "zh": "未作任何改动"},
     "migrated": {
         "en": "schema version {version}; it was {before}",
         "zh": "数据库结构版本 {version}；此前为 {before}",

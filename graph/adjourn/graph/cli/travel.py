@@ -6,8 +6,8 @@ from typing import Any
 
 from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.json_data import read_json
-from adjourn.graph.cli.drive import driving, on_terminal
-from adjourn.graph.cli.screen import Screen
+from adjourn.graph.cli.drive import driving
+from adjourn.graph.cli.screen import Screen, on_terminal
 from adjourn.graph.cli.settings import Settings
 from adjourn.graph.past import RunCheckpoint
 

@@ -4,11 +4,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
+from typer import Abort
+
 from adjourn.checkpoints import retention
-from adjourn.checkpoints.database import format_time
+from adjourn.checkpoints.database import Database, format_time
 from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.setup import VERSION
-from adjourn.graph.cli.screen import Screen
+from adjourn.graph.cli.prompts import prompts_for
+from adjourn.graph.cli.screen import Screen, on_terminal
 from adjourn.graph.cli.settings import Settings
 from adjourn.graph.cli.stores import opened
 from adjourn.graph.cli.times import age
@@ -29,22 +32,46 @@ def prune_runs(settings: Settings, *, older_than: str, keep_last: int, failed: b
     return 0
 
 
-def forget_threads(settings: Settings, thread_ids: Sequence[str]) -> int:
-    """`adjourn forget`: take away everything of these conversations, one after the other."""
+def forget_threads(
+    settings: Settings, thread_ids: Sequence[str], *, yes: bool = False, dry_run: bool = False
+) -> int:
+    """`adjourn forget`: take away everything of these conversations, one after the other.
+
+    A person on a terminal is shown what would go, and asked, unless they have said `yes`. Raises `Abort` for a no.
+    """
     screen = Screen(settings)
     for thread_id in thread_ids:
         check_name("THREAD", thread_id)
     with opened(settings.store) as database:
-        for thread_id in thread_ids:
-            forks = [one for one in retention.forks_of(database, thread_id) if one not in thread_ids]
-            removed = retention.forget(database, thread_id)
-            if settings.json:
-                screen.data({"thread": thread_id, "runs": removed.runs, "forks": forks})
-                continue
-            screen.line(screen.say("forgotten", thread=thread_id, runs=removed.runs))
-            if forks:
-                screen.line((screen.say("forks_stay", threads=" ".join(forks)), "yellow"))
+        if not dry_run and not yes and on_terminal(settings):
+            _forget(screen, database, thread_ids, dry_run=True)
+            _must_agree(screen)
+        _forget(screen, database, thread_ids, dry_run=dry_run)
     return 0
+
+
+def _forget(screen: Screen, database: Database, thread_ids: Sequence[str], *, dry_run: bool) -> None:
+    for thread_id in thread_ids:
+        forks = [one for one in retention.forks_of(database, thread_id) if one not in thread_ids]
+        removed = retention.forget(database, thread_id, dry_run=dry_run)
+        if screen.json:
+            screen.data({"thread": thread_id, "runs": removed.runs, "forks": forks, "dry_run": dry_run})
+            continue
+        key = "would_forget" if dry_run else "forgotten"
+        screen.line(screen.say(key, thread=thread_id, runs=removed.runs))
+        if forks:
+            screen.line((screen.say("forks_stay", threads=" ".join(forks)), "yellow"))
+
+
+def _must_agree(screen: Screen) -> None:
+    titles = [screen.say("form.no"), screen.say("form.yes")]
+    try:
+        agreed = prompts_for(screen).choose(screen.say("forget.sure"), titles, start=0)
+    except EOFError:
+        agreed = 0
+    if not agreed:
+        screen.line(screen.say("forget.left"))
+        raise Abort
 
 
 def migrate_store(settings: Settings) -> int:
