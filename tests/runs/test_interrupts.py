@@ -159,6 +159,33 @@ def test_c38_a_sentence_that_would_be_shown_with_its_braces_is_refused_when_it_i
             return "paid"
 
 
+BY_LANGUAGE = {"en": "Pay {amount} to {to}?", "zh": "付 {amount} 给 {to} 吗？"}
+
+
+@pytest.mark.parametrize(("said", "asks"), [("pay li", "Pay 5 to li?"), ("给 li 付款", "付 5 给 li 吗？")])
+async def test_c38_a_sentence_is_in_the_language_of_the_run(house, said, asks):
+    @tool(effect="write", confirm=BY_LANGUAGE)
+    def pay(amount: int, to: str) -> str:
+        """Pay."""
+        return "paid"
+
+    runner = house.runner([says("", call("pay", {"amount": 5, "to": "li"}))], tools=[pay])
+    assert (await runner.start(said)).interrupts[0].reason == asks
+    assert pay.question_of({"amount": 5, "to": "li"}, "fr") == "Pay 5 to li?"
+
+
+@pytest.mark.parametrize(
+    "odd", [{}, {"en": ""}, {"en": 1}, {"en": "Pay {whom}?"}, {"en": "Pay?", "zh": "付 {谁} 吗？"}]
+)
+def test_c38_sentences_that_cannot_be_asked_are_refused_when_the_tool_is_defined(odd):
+    with pytest.raises(ToolDefinitionError, match="confirm"):
+
+        @tool(confirm=odd)
+        def pay(amount: int) -> str:
+            """Pay."""
+            return "paid"
+
+
 async def test_c38_the_verdict_is_stored_and_not_computed_again_at_resume(house):
     """Neither the function that found the risk nor its sentence is asked again, also where it says otherwise now."""
     asked, ran = [], []

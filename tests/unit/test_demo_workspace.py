@@ -131,8 +131,9 @@ def test_tools_of_the_bundled_data(tmp_path: Path) -> None:
     assert list(tools) == ["search_resource", "search_docs", "query_logs", "restart_service"]
     assert tools["query_logs"].problems({}).missing == ("environment", "service_id")
     assert "environment" in tools["query_logs"].problems({"environment": "moon", "service_id": PAY[0]}).wrong
-    asked = tools["restart_service"].question_of({"service_id": PAY[0], "environment": "prod"})
-    assert asked is not None and asked.startswith("Restart svc-pay-001 in prod?")
+    of_restart, given = tools["restart_service"].question_of, {"service_id": PAY[0], "environment": "prod"}
+    assert of_restart(given) == "Restart svc-pay-001 in prod?"
+    assert of_restart(given, "zh") == "要重启 prod 环境的 svc-pay-001 吗？"
 
 
 def test_the_tools_do_what_they_say(tmp_path: Path) -> None:

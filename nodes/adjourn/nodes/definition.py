@@ -26,11 +26,12 @@ def checked(made: "Tool") -> "Tool":
         known = made.parameters.schema["properties"]
     except Exception as error:
         raise ToolDefinitionError(f"tool {made.name}: its parameters have no JSON Schema: {error}") from error
-    sentence = made.confirm if isinstance(made.confirm, str) else ""
+    asked = made.confirm
+    sentences = asked.values() if isinstance(asked, Mapping) else [asked] if isinstance(asked, str) else []
     named = (
         ("ask_for", made.ask_for),
         ("secret", made.secret),
-        ("confirm", _placeholders(made.name, sentence)),
+        ("confirm", [name for one in sentences for name in _placeholders(made.name, one)]),
     )
     for word, names in named:
         if unknown := [name for name in names if name not in known]:
@@ -89,6 +90,10 @@ def _holds_a_secret(schema: Any, whole: Mapping[str, Any]) -> bool:
     return False
 
 
+def _is_sentences(asked: Mapping[str, str]) -> bool:
+    return bool(asked) and all(isinstance(one, str) and one for one in asked.values())
+
+
 # What may be wrong with a declaration, and what is said of it.
 _DEFINED: tuple[tuple[Callable[["Tool"], bool], str], ...] = (
     (lambda made: not made.description, "a model needs a description; write a docstring"),
@@ -108,6 +113,10 @@ _DEFINED: tuple[tuple[Callable[["Tool"], bool], str], ...] = (
     (
         lambda made: made.approvers is not None and not isinstance(made.approvers, Approvers),
         "approvers is Approvers(needed, of=names)",
+    ),
+    (
+        lambda made: isinstance(made.confirm, Mapping) and not _is_sentences(made.confirm),
+        'confirm by language holds sentences, such as {{"en": "Pay?", "zh": "付款吗？"}}',
     ),
     (
         lambda made: made.max_parallel is not None and not made.max_parallel >= 1,

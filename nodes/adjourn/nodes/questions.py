@@ -109,7 +109,7 @@ def declared_question(
             run_id=run_id,
             step=step,
         )
-    risk = None if call.get("approved") else tool.question_of(arguments)
+    risk = None if call.get("approved") else tool.question_of(arguments, language)
     if risk is None:
         return None
     if repeats_a_doubt(call, tool, is_doubtful):

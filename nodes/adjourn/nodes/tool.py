@@ -28,7 +28,7 @@ RETRIES = 2  # C-30
 
 EffectOf = Effect | str | Callable[[Arguments], Effect | str]
 VerifyOf = Callable[[ToolContext], Any] | None
-ConfirmOf = bool | str | Callable[[Arguments], bool | str | None] | None
+ConfirmOf = bool | str | Mapping[str, str] | Callable[[Arguments], bool | str | None] | None
 
 
 @dataclass(frozen=True)
@@ -137,13 +137,15 @@ class Tool:
         except Exception:
             return None
 
-    def question_of(self, arguments: Arguments) -> str | None:
-        """The sentence of agreement that this call needs before it runs, or None.
+    def question_of(self, arguments: Arguments, language: str = "en") -> str | None:
+        """The sentence of agreement that this call needs before it runs, or None. `language`: the run's.
 
         A declared sentence is filled with the arguments; what a function returns is shown as it is, since it holds
         what a model said. A function that raises asks: whoever declared a risk would rather be asked once too often.
         """
         asked, arguments = self.confirm, hidden(arguments)
+        if isinstance(asked, Mapping):
+            asked = asked.get(language) or next(iter(asked.values()))
         if isinstance(asked, str) and asked:
             defaults = {k: v["default"] for k, v in self.schema["properties"].items() if "default" in v}
             return _filled(asked, {**defaults, **arguments})
@@ -264,8 +266,8 @@ def tool(
     - `effect`: `"read"` or `"write"`, or a function of the arguments that says which. Undeclared is a write.
     - `timeout_s`: the limit of one attempt, in seconds; None: no limit.
     - `ask_for`: parameters that a person fills when the model leaves them out.
-    - `confirm`: needs agreement before it runs: True, a sentence with `{parameters}` that are filled in, or a function
-      of the arguments that gives True or the whole sentence, which is shown as it is (None or False: no question).
+    - `confirm`: needs agreement before it runs: True, a sentence with `{parameters}` that are filled in, such sentences
+      by language (`{"en": ..., "zh": ...}`; the first is for runs in any other), or a function of the arguments that gives True or the whole sentence, which is shown as it is (None or False: no question).
     - `parallel`: whether a read may run beside other reads.
     - `resource`: what it touches, for the order of reads behind a write that waits.
     - `idempotent`: a repeated write with the same idempotency key has no second effect.

@@ -27,7 +27,10 @@ def open_database(workspace: Workspace) -> list[Step]:
     @tool(
         effect="write",
         timeout_s=30,
-        confirm="Create a database for {service_id} in {environment}? 要在 {environment} 为 {service_id} 创建数据库吗？",
+        confirm={
+            "en": "Create a database for {service_id} in {environment}?",
+            "zh": "要在 {environment} 为 {service_id} 创建数据库吗？",
+        },
         idempotent=True,  # the workspace remembers the key
     )
     def create_database(service_id: str, environment: str, context: ToolContext) -> dict[str, Any]:

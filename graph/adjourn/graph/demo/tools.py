@@ -116,7 +116,10 @@ def restart_service(workspace: Workspace) -> Tool:
     return tool(
         effect="write",
         timeout_s=30,
-        confirm="Restart {service_id} in {environment}? 要重启 {environment} 环境的 {service_id} 吗？",
+        confirm={
+            "en": "Restart {service_id} in {environment}?",
+            "zh": "要重启 {environment} 环境的 {service_id} 吗？",
+        },
         idempotent=True,  # the state file remembers the key
         resource=lambda arguments: f"{arguments.get('service_id')}@{arguments.get('environment')}",
     )(restart_service)
