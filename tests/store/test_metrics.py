@@ -174,11 +174,29 @@ def test_c70_the_command_shows_the_same(file_url: str, capsys: pytest.CaptureFix
         assert re.search(rf"^{one.tool} +{one.calls} +{one.ran} +{one.failed} ", text, re.MULTILINE)
     assert main(["metrics", "--store", file_url, "--lang", "zh", *narrowed]) == 0
     assert "停止原因" in capsys.readouterr().out
-    assert main(["metrics", "--store", file_url, "--graph", "none", "--lang", "en"]) == 0
+    assert main(["metrics", "--store", file_url, "--tool", "none", "--lang", "en"]) == 0
     assert capsys.readouterr().out == "no runs\n"
     assert main(["metrics", "--store", file_url, "--since", "soon"]) == 2
     assert "--since is an age such as 7d" in capsys.readouterr().err
     database.close()
+
+
+@pytest.mark.parametrize("more", [(), ("--json",), ("--since", "1d")])
+def test_c70_c95_a_graph_that_no_run_has_is_said_with_those_that_have_some(
+    file_url: str, capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
+) -> None:
+    database = Database(file_url)
+    database.setup()
+    asked = ["metrics", "--store", file_url, "--graph", "nope", "--lang", "en", *more]
+    assert main(asked) == 0  # there are no runs at all yet: nothing is wrong with the name
+    capsys.readouterr()
+    fill(database, 10)
+    database.close()
+    assert main(asked) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert "--graph 'nope' has no run in this store; those with runs are " in said.err
+    assert "ops" in said.err
 
 
 def test_c70_the_report_of_ten_thousand_runs_takes_less_than_a_second(

@@ -115,6 +115,11 @@ class Metrics:
         return asdict(self)
 
 
+def graphs(connection: Connection) -> list[str]:
+    """The names of the graphs that have runs, in order."""
+    return list(connection.execute(select(runs.c.graph).distinct().order_by(runs.c.graph)).scalars())
+
+
 def read_metrics(connection: Connection, scope: Scope | None = None) -> Metrics:
     """The report; `scope` None: over everything that is stored. Tools and models come slowest first."""
     scope = scope or Scope()

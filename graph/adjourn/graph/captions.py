@@ -140,7 +140,7 @@ class Counted(int):
 
     def __format__(self, form: str) -> str:
         one, is_noun, many = form.partition("|")
-        return f"{int(self):,} {one if self == 1 else many}" if is_noun else super().__format__(form)
+        return f"{int(self)} {one if self == 1 else many}" if is_noun else super().__format__(form)
 
 
 def filled(words: str, values: Mapping[str, object]) -> str:

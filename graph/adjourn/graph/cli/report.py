@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+from sqlalchemy import Connection
+
+from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.metrics import (
     Metrics,
     ModelFigures,
@@ -9,6 +12,7 @@ from adjourn.checkpoints.metrics import (
     RunFigures,
     Scope,
     ToolFigures,
+    graphs,
     read_metrics,
 )
 from adjourn.graph.cli.screen import Screen
@@ -22,10 +26,10 @@ NOTHING = "-"  # in a cell: there was nothing to count
 def show_metrics(settings: Settings, *, since: str | None, graph: str | None, tool: str | None) -> int:
     """Print the report over the runs that were begun after `since` (`7d`, or a date), of a graph, with a tool.
 
-    Raises `UsageError` for a `since` that is neither.
+    Raises `UsageError` for a `since` that is neither, and for a graph of which there is no run among those of others.
     """
     scope = Scope(since=None if since is None else begun_after(since), graph=graph, tool=tool)
-    metrics = read(settings.store, lambda connection: read_metrics(connection, scope))
+    metrics = read(settings.store, lambda connection: _read(connection, scope))
     screen = Screen(settings)
     if settings.json:
         screen.data(metrics.to_dict())
@@ -34,6 +38,17 @@ def show_metrics(settings: Settings, *, since: str | None, graph: str | None, to
     else:
         Report(screen).show(metrics)
     return 0
+
+
+def _read(connection: Connection, scope: Scope) -> Metrics:
+    metrics = read_metrics(connection, scope)
+    if scope.graph is not None and metrics.runs.runs == 0:
+        known = graphs(connection)
+        if known and scope.graph not in known:
+            raise UsageError(
+                f"--graph {scope.graph!r} has no run in this store; those with runs are {', '.join(known)}"
+            )
+    return metrics
 
 
 class Report:
