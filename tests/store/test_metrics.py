@@ -6,17 +6,22 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from rich.cells import cell_len
 from store.generated_runs import RAN, Made, fill
 
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.metrics import Metrics, Scope, read_metrics
 from adjourn.graph.cli import main
+from adjourn.graph.cli.report import Report
+from adjourn.graph.cli.screen import Screen
+from adjourn.graph.cli.settings import Settings
 from adjourn.graph.cli.times import begun_after
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -179,6 +184,32 @@ def test_c70_the_command_shows_the_same(file_url: str, capsys: pytest.CaptureFix
     assert main(["metrics", "--store", file_url, "--since", "soon"]) == 2
     assert "--since is an age such as 7d" in capsys.readouterr().err
     database.close()
+
+
+class Tty(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("columns", [48, 80, 200])
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_c70_the_tables_line_up_on_narrow_and_wide_terminals(
+    file_url: str, monkeypatch: pytest.MonkeyPatch, columns: int, language: str
+) -> None:
+    database = Database(file_url)
+    fill(database, 60)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    stream = Tty()
+    Report(Screen(Settings(language=language), stream)).show(report(database, Scope()))
+    database.close()
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
+    _, *tables = plain.split("\n\n")
+    assert len(tables) == 3
+    for one in tables:
+        lines = [line.rstrip() for line in one.splitlines()]
+        assert max(map(cell_len, lines)) <= columns
+        begin = [{cell_len(line[: gap.end()]) for gap in re.finditer("  +", line)} for line in lines]
+        assert begin == [begin[0]] * len(begin)  # each column begins at the same place
 
 
 @pytest.mark.parametrize("more", [(), ("--json",), ("--since", "1d")])

@@ -31,7 +31,7 @@ def show_bars(screen: Screen, made: Timeline) -> None:
         screen.line(caption("timeline.empty", screen.language))
         return
     for line in _axes(made, columns):
-        screen.line((f"{' ' * (NAME + 3)}{line}", "dim"))
+        screen.line((f"{' ' * (NAME + 3)}{line}", "dim"), cut=True)
     step, joints = None, _joints(made)
     for row, joint in zip(made.rows, joints, strict=True):
         if row.step != step:

@@ -21,6 +21,8 @@ from adjourn.graph.cli.stores import read
 from adjourn.graph.cli.times import begun_after
 
 NOTHING = "-"  # in a cell: there was nothing to count
+# the columns of a table that are left out on a narrow terminal, the first ones first
+SPARE = {"metrics.tool_head": (6, 5, 2, 7), "metrics.model_head": (5, 6, 4)}
 
 
 def show_metrics(settings: Settings, *, since: str | None, graph: str | None, tool: str | None) -> int:
@@ -92,7 +94,7 @@ class Report:
     def _table(self, head: str, rows: Sequence[Sequence[str]]) -> None:
         if rows:
             self._screen.line("")
-            self._screen.table(self._screen.say(head).split("|"), rows)
+            self._screen.table(self._screen.say(head).split("|"), rows, spare=SPARE.get(head, ()))
 
 
 def _tool(one: ToolFigures) -> Sequence[str]:
