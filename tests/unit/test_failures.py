@@ -51,19 +51,6 @@ def raised(error, *, source=None, context=None):
         return caught
 
 
-class RpcError(Exception):
-    """As gRPC raises it: the status is behind a method."""
-
-    __module__ = "grpc._channel"
-
-    def __init__(self, name):
-        super().__init__(name)
-        self._name = name
-
-    def code(self):
-        return SimpleNamespace(name=self._name)
-
-
 def mcp_error(code):
     return McpError(mcp.types.ErrorData(code=code, message="x"))
 
@@ -118,8 +105,6 @@ BROKE_OFF = {
     "PostgreSQL goes down": psycopg.errors.AdminShutdown("x"),
     "PyMySQL": pymysql.err.OperationalError(2013, "Lost connection to MySQL server during query"),
     "MCP": mcp_error(mcp.types.CONNECTION_CLOSED),
-    "gRPC": RpcError("UNAVAILABLE"),
-    "gRPC in Google's clients": raised(Sdk("503"), source=RpcError("UNAVAILABLE")),
     "no route": OSError(errno.EHOSTUNREACH, "No route to host"),
     "no network": OSError(errno.ENETUNREACH, "Network is unreachable"),
     "reset": OSError(errno.ECONNRESET, "Connection reset by peer"),
@@ -139,7 +124,6 @@ TIMED_OUT = {
     "subprocess": subprocess.TimeoutExpired("x", 1),
     "errno": OSError(errno.ETIMEDOUT, "Connection timed out"),
     "MCP": mcp_error(408),
-    "gRPC": RpcError("DEADLINE_EXCEEDED"),
     "status": Status(408),
 }
 
@@ -195,7 +179,7 @@ def test_c30_what_was_never_sent_did_not_happen_and_is_worth_another_attempt(err
         OSError(errno.ENOSPC, "No space left on device"),
         ssl.SSLCertVerificationError(1, "certificate verify failed"),
         mcp_error(mcp.types.INVALID_PARAMS),
-        RpcError("ALREADY_EXISTS"),
+        Grpc("ALREADY_EXISTS"),
         psycopg.errors.UniqueViolation("x"),
         psycopg.errors.DeadlockDetected("x"),  # an `OperationalError`: the server has rolled back
         pymysql.err.OperationalError(1213, "Deadlock found"),
