@@ -62,10 +62,8 @@ def from_langgraph(
     )
     nodes: Mapping[Node, Any] = {"work": work, "finish": FinishNode()}
     made = join(nodes, name=name or graph.get_name(), table=OWN, start=OWN_START)
-    made.store, made.cache = (
-        graph.store,
-        graph.cache,
-    )  # a graph inside another one gets those of the outer one
+    # a graph inside another one gets those of the outer one
+    made.store, made.cache = graph.store, graph.cache
     return made
 
 
