@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adjourn.checkpoints.lifecycle import ErrorCode
-from adjourn.nodes.batch_budget import SMALLEST, STEP_LIMIT, fit
+from adjourn.nodes.batch_budget import SMALLEST, fit
 from adjourn.nodes.observations import failure, shrink, success
 
 DATA = (
@@ -41,13 +41,13 @@ def test_c74_a_step_stays_in_its_budget_and_each_observation_is_json(observation
 
 def test_c74_a_step_within_its_budget_is_left_alone():
     observations = [ok(7_000), ok(7_000), ok(7_000)]
-    assert fit(observations, STEP_LIMIT) == observations
-    assert fit([]) == []
+    assert fit(observations, 24_000, "en") == observations
+    assert fit([], 24_000, "en") == []
 
 
 def test_c74_the_largest_is_cut_first_and_small_ones_stay_whole():
     observations = [ok(8_000), ok(100), ok(8_000), ok(3_000), ok(8_000)]
-    fitted = fit(observations, 12_100)
+    fitted = fit(observations, 12_100, "en")
     assert fitted[1] == observations[1]
     assert [len(one) for one in fitted[::2]] == [len(fitted[0])] * 3
     assert all(2_900 <= len(one) <= 3_050 for one in (fitted[0], fitted[3]))
@@ -56,7 +56,7 @@ def test_c74_the_largest_is_cut_first_and_small_ones_stay_whole():
 
 def test_c74_failures_and_foreign_texts_are_never_cut():
     failed = failure(ErrorCode.TOOL_ERROR, "f" * 3_000)
-    fitted = fit([failed, "no JSON" * 500, "[1]", ok(9_000)], 1_000)
+    fitted = fit([failed, "no JSON" * 500, "[1]", ok(9_000)], 1_000, "en")
     assert fitted[:3] == [failed, "no JSON" * 500, "[1]"]
     assert len(fitted[3]) <= SMALLEST
     assert json.loads(fitted[3])["cut"]

@@ -23,9 +23,8 @@ VARIABLE = "ADJOURN_KEY"
 
 log = logging.getLogger("adjourn.run")
 
-_IN_MEMORY: WeakKeyDictionary[Database, str] = (
-    WeakKeyDictionary()
-)  # the keys of databases in memory; they go with them
+# The keys of databases in memory; they go with them.
+_IN_MEMORY: WeakKeyDictionary[Database, str] = WeakKeyDictionary()
 
 
 def keyring_of(database: Database, given: str | Sequence[str] | None, secret: Sequence[str]) -> Keyring:

@@ -5,16 +5,15 @@ from collections.abc import Sequence
 
 from adjourn.nodes.observations import shrink
 
-STEP_LIMIT = 24_000  # C-74, characters: three results at their own limit, about 6,000 tokens
 SMALLEST = 200  # characters: below, an observation holds hardly more than the note that it was cut
 
 
-def fit(observations: Sequence[str], budget: int = STEP_LIMIT, language: str = "en") -> list[str]:
+def fit(observations: Sequence[str], budget: int, language: str) -> list[str]:
     """The observations (JSON texts) in their order, cut so that they have at most `budget` characters together.
 
     The largest are cut first, down to one common length, so that small ones stay whole. Each stays valid JSON
     and says what is missing. Failures are never cut, nor what is no observation, and nothing is cut below
-    `SMALLEST` characters: so many failures or calls that this is too much exceed the budget.
+    `SMALLEST` characters: with very many failures or calls the budget is exceeded.
     """
     if sum(len(one) for one in observations) <= budget:
         return list(observations)

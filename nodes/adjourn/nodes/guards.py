@@ -28,7 +28,8 @@ class Limits:
     - `max_parallel`: reads that run at the same time (C-21).
     - `max_calls_per_step`: calls above it are answered `too_many_calls` (C-24).
     - `max_writes_per_step`: writes above it are answered `skipped_write_limit` (C-24).
-    - `max_result_chars_per_step`: characters that a step's observations may have together (C-74).
+    - `max_result_chars_per_step`: characters that a step's observations may have together (C-74). 24,000: three results
+      at their own limit, about 6,000 tokens.
     - `cancel_grace_s`: how long a cancel, or the end of the run's time, waits for a write that has started (C-61).
     - `skip_after_failure`: after a write that failed, the step's later writes do not run (C-24).
     """
