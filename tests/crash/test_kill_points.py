@@ -51,9 +51,8 @@ class Killed(Case):
         assert (counters["input_tokens"], counters["output_tokens"]) == (600, 60)
         assert sorted(counters["brought"]) == ["book", "look", "pay", "put", "send"]
         assert len(counters["log"]) == len(set(counters["log"])) == len(CALLS)
-        assert (
-            counters["since"] == len(CALLS) - 1
-        )  # the last call was a write: what was read before may have changed
+        # the last call was a write: what was read before may have changed
+        assert counters["since"] == len(CALLS) - 1
         assert (counters["fails_in_row"], counters["failing"], counters["looped"]) == (0, {}, False)
 
     def judge(self) -> None:

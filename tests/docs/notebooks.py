@@ -42,9 +42,8 @@ def executed(file: Path, folder: Path) -> NotebookNode:
     for output in _outputs(notebook):
         if "text/html" in output.get("data", {}):
             output.data.pop("text/plain", None)  # what a notebook does not show
-            output.data.pop(
-                "application/vnd.jupyter.widget-view+json", None
-            )  # a form lives as long as its kernel
+            # a form lives as long as its kernel
+            output.data.pop("application/vnd.jupyter.widget-view+json", None)
     return notebook
 
 

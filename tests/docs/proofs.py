@@ -10,9 +10,8 @@ from docs.blocks import ROOT
 CONTRACT = ROOT / "docs" / "contract.md"
 TESTS = ROOT / "tests"
 
-_ITEM = re.compile(
-    r"^- \[C-(\d+)\]\(#proof-c-\1\) ", re.MULTILINE
-)  # the number leads to its row of the table
+# the number leads to its row of the table
+_ITEM = re.compile(r"^- \[C-(\d+)\]\(#proof-c-\1\) ", re.MULTILINE)
 
 
 def items(text: str) -> list[int]:

@@ -160,9 +160,8 @@ def _mask(words: str) -> str:
     words = _IDS.sub(lambda found: found[0].partition("_")[0], words)
     for pattern, mask in _MASKS:
         words = pattern.sub(mask, words)
-    words = re.sub(
-        r"[─┌┐└┘├┤┬┴┼]+", "", words
-    )  # each version of sqlite3 draws its boxes a little differently
+    # each version of sqlite3 draws its boxes a little differently
+    words = re.sub(r"[─┌┐└┘├┤┬┴┼]+", "", words)
     words = re.sub(r"[ \n]+", " ", words) if "│" in words else words
     # what was cut ends somewhere else when a duration before it is longer
     return re.sub(r"^(.{100}).*…$", r"\1…", words, flags=re.MULTILINE)

@@ -27,9 +27,8 @@ HOMES = {
 _LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
 _NAMED_LINK = re.compile(r"\[`(test_\w+)`\]\(([^)#:\s]+\.py)\)")
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-_CHINESE_BREAK = re.compile(
-    r"(?<=[\u3000-\u9fff\uff00-\uffef])\n *(?=[\u3000-\u9fff\uff00-\uffef])"
-)  # would be shown as a space
+# would be shown as a space
+_CHINESE_BREAK = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef])\n *(?=[\u3000-\u9fff\uff00-\uffef])")
 _FILE = re.compile(r"<!-- file: (\S+) -->\n+```(\w+)\n")
 
 

@@ -719,6 +719,5 @@ async def test_c72_a_result_is_stored_once_however_many_steps_follow(flow):
             for table, column in (("checkpoints", "channels"), ("channel_values", "value"))
         ]
     connection.close()
-    assert (
-        sum(sizes) < 8 * 7_000
-    )  # not one for each of the 43 supersteps, let alone in each of them all the results
+    # not one for each of the 43 supersteps, let alone in each of them all the results
+    assert sum(sizes) < 8 * 7_000

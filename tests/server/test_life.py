@@ -240,9 +240,8 @@ def test_a_server_that_goes_takes_no_more_work(serve):
 async def test_c91_a_run_that_cannot_be_taken_over_is_in_no_others_way(tmp_path, caplog):
     database = Database(f"sqlite:///{tmp_path / 'adjourn.db'}")
     with Runner(served_app.plain(), database) as runner:
-        for number, run_id in enumerate(
-            ("run_first", "run_second")
-        ):  # the older one comes first in each sweep
+        # the older one comes first in each sweep
+        for number, run_id in enumerate(("run_first", "run_second")):
             row = starts.new_run(
                 "go",
                 thread_id=run_id,

@@ -52,9 +52,8 @@ class Soak:
             while time.monotonic() - began < seconds or self._least() < least:
                 before = self.done().total()
                 time.sleep(self.dice.uniform(*KILL_S))
-                if (
-                    self.done().total() >= before + self.count
-                ):  # else they have hardly come up: a busy machine
+                # else they have hardly come up: a busy machine
+                if self.done().total() >= before + self.count:
                     self._kill()
                     self._hire()
                 if time.monotonic() - told > told_s:

@@ -98,9 +98,8 @@ def main(checkout: Path, options: list[str]) -> int:
     """Run them twice and compare."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        shutil.copytree(
-            checkout / "libs/langgraph/tests", folder / "tests"
-        )  # alone: the installed package is tested
+        # alone: the installed package is tested
+        shutil.copytree(checkout / "libs/langgraph/tests", folder / "tests")
         (folder / "pytest.ini").write_text("[pytest]\n")
         extra = folder / "extra"
         uv = Path(sys.executable).with_name("uv")

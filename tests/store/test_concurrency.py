@@ -112,9 +112,8 @@ def test_a_connection_that_the_server_closed_is_replaced(
 
 def test_many_writers_of_one_thread_come_through_one_after_the_other(shared_url: str) -> None:
     writers, rounds = 10, 6
-    savers = [
-        SQLAlchemySaver(shared_url) for _ in range(writers)
-    ]  # each knows as little of the others as a process
+    # each knows as little of the others as a process
+    savers = [SQLAlchemySaver(shared_url) for _ in range(writers)]
     errors: list[BaseException] = []
     together = threading.Barrier(writers)
 

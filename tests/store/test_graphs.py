@@ -107,9 +107,8 @@ def test_each_message_is_stored_once(shared_saver: SQLAlchemySaver) -> None:
     assert stored == scalar(shared_saver, "SELECT count(DISTINCT hash) FROM messages")
     # go, changed, five assistant turns but one, five results, four notes
     assert stored == 2 + 4 + 5 + 4
-    with SQLAlchemySaver(
-        shared_saver.database.url.render_as_string(hide_password=False)
-    ) as other:  # another process goes on
+    # another process goes on
+    with SQLAlchemySaver(shared_saver.database.url.render_as_string(hide_password=False)) as other:
         second = chat().compile(checkpointer=other)
         second.invoke({"messages": [HumanMessage("more", id="h3")], "turn": 4}, config())
         assert scalar(other, "SELECT count(*) FROM messages") == scalar(

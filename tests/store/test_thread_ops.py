@@ -58,9 +58,8 @@ def test_another_process_notices_that_rows_were_taken_away(shared_saver: SQLAlch
     last = fill(shared_saver)
     with SQLAlchemySaver(shared_saver.database.url.render_as_string(hide_password=False)) as other:
         other.prune(["t"])
-        put(
-            shared_saver, last, {"messages": [HumanMessage("0", id="1")]}, 9
-        )  # it remembers a row that is gone
+        # it remembers a row that is gone
+        put(shared_saver, last, {"messages": [HumanMessage("0", id="1")]}, 9)
         shared_saver.put_writes(last, [("messages", [HumanMessage("w1", id="w1")])], "late")
         assert values_of(shared_saver, config())["messages"] == [HumanMessage("0", id="1")]
         other.delete_thread("t")

@@ -138,9 +138,8 @@ def test_c54_a_write_since_makes_it_a_new_call():
     run.asks(("look", "a"))
     assert run.asks(("put", "x")) == ["ok"]
     assert run.asks(("look", "a")) == ["ok"]
-    assert run.asks(("put", "y"), becomes="unknown") == [
-        "unknown"
-    ]  # it was started: nobody knows what it did
+    # it was started: nobody knows what it did
+    assert run.asks(("put", "y"), becomes="unknown") == ["unknown"]
     assert run.asks(("look", "a")) == ["ok"]
     assert run.asks(("put", "z"), becomes="denied") == ["denied"]  # it never was
     assert run.asks(("look", "a")) == ["repeated"]

@@ -101,6 +101,5 @@ def test_c73_a_secret_is_hidden_in_data_as_well():
         {"a": "is hunter22!", "n": 48151623, "m": 48151624, "l": ["other-word"], "hunter22": 1}
     )
     assert shown == {"a": "is [secret]!", "n": "[secret]", "m": 48151624, "l": ["[secret]"], "[secret]": 1}
-    assert (
-        Masker(()).hiding(forms(["abc", 12])).text("abc 12") == "abc 12"
-    )  # too short: it would be everywhere
+    # too short: it would be everywhere
+    assert Masker(()).hiding(forms(["abc", 12])).text("abc 12") == "abc 12"
