@@ -94,10 +94,12 @@ def told(work):
     except Exception as error:
         return str(error)
 
-mine = runner()
+mine, later = runner(), runner()
 mine.start_sync("go")
 child = os.fork()
 if child == 0:
+    print(told(lambda: later.start_sync("go")), later.owner.endswith(f":{{os.getpid()}}"))
+    later.close()
     print(told(lambda: mine.start_sync("go")))
     print(told(lambda: asyncio.run(mine.start("go"))))
     mine.close()
@@ -111,7 +113,8 @@ mine.close()
 """
 
 
-def test_in_a_forked_process_a_runner_of_before_says_so_and_one_of_its_own_works(url):
+def test_in_a_forked_process_a_runner_that_was_used_before_says_so_and_others_work(url):
+    """Servers and workers load an application first and fork then: what was made and not used yet is theirs."""
     done = subprocess.run(
         [sys.executable, "-c", FORKED.format(url=url)],
         capture_output=True,
@@ -119,7 +122,8 @@ def test_in_a_forked_process_a_runner_of_before_says_so_and_one_of_its_own_works
         timeout=60,
         check=False,
     )
-    refused, refused_too, of_its_own, of_the_parent = done.stdout.splitlines()
+    unused, refused, refused_too, of_its_own, of_the_parent = done.stdout.splitlines()
+    assert unused == "finished True"
     assert "before the process was forked" in refused
     assert "before the process was forked" in refused_too
     assert (of_its_own, of_the_parent) == ("finished", "finished")

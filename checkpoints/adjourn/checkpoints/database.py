@@ -115,7 +115,7 @@ class Database:
         self._line_here = threading.local()  # `line`: of the event loop that runs on a thread
         self._lines: weakref.WeakSet[Line] = weakref.WeakSet()
         self._readers: list[Connection] = []  # those that nobody uses now
-        self._process = os.getpid()
+        self._process: int | None = None  # the one that opened it; None: none did yet
         self._setup_lock = threading.Lock()
         self._is_set_up = False
         self._is_closed = False
@@ -332,8 +332,10 @@ class Database:
                 self._is_set_up = True
 
     def _check_process(self) -> None:
-        """Raises `StoreError` in a process that was forked from that of the database: the connections are the other one's,
-        and the threads are not there."""
+        """Raises `StoreError` in a process that was forked from the one that opened the database: the connections are the
+        other one's, and the threads are not there."""
+        if self._process is None:
+            self._process = os.getpid()
         if self._process != os.getpid():
             raise StoreError(
                 "this database was opened before the process was forked; make the saver or the runner in this process"
@@ -358,7 +360,7 @@ class Database:
 
         A thread that comes later (LangGraph leaves some behind when a graph fails) gets `StoreError` on SQLite.
         """
-        if self._process != os.getpid():
+        if self._process not in (None, os.getpid()):
             self.engine.dispose(close=False)
             return
         self._write_pool.shutdown(wait=True)

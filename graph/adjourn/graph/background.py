@@ -26,7 +26,7 @@ class Background:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._process = os.getpid()
+        self._process = 0  # in which the loop runs
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`. A KeyboardInterrupt cancels it, waits for its end, and is raised again.
@@ -61,13 +61,14 @@ class Background:
                 "this is called on the runner's own event loop, which would wait for itself; await the method without "
                 "`_sync` instead"
             )
-        if os.getpid() != self._process:
-            return "this runner was made before the process was forked; make one in this process"
+        if self._loop is not None and os.getpid() != self._process:
+            return "this runner was used before the process was forked; make one in this process"
         return None
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
+                self._process = os.getpid()
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
                     target=self._loop.run_forever, name="adjourn-loop", daemon=True

@@ -105,7 +105,6 @@ class Owning:
             self._keyring = keyring_of(self.database, key, self._secret)
         self._may_answer = may_answer or may_answer_of(graph)
         self.lease_s = _checked_lease(lease_s)
-        self.owner = f"{socket.gethostname()}:{os.getpid()}"
         self.signature = signature_of(graph)
         self._driving: dict[str, _Driving] = {}
         self._draining = False
@@ -191,6 +190,11 @@ class Owning:
         self.close()
 
     # -- driving
+
+    @property
+    def owner(self) -> str:
+        """What leases call this process; one that is forked later has a name of its own."""
+        return f"{socket.gethostname()}:{os.getpid()}"
 
     async def _mine(self, run_id: str) -> RunRow:
         run = await self.database.aread(lambda connection: journal.read_run(connection, run_id))
