@@ -444,6 +444,11 @@ def test_a_run_of_another_graph_is_refused(adjourn: Adjourn) -> None:
             "postgresql://li:secret@host:port/name",
             "'postgresql://li:***@host:port/name' is not a database URL",
         ),
+        (
+            "postgresql://li:sec/ret@host:port/name",
+            "'postgresql://li:***@host:port/name' is not a database URL",
+        ),
+        ("li:secret@host/name", "'li:***@host/name' is not a database URL"),
         ("oracle9://x", "no driver for 'oracle9' databases; use sqlite, postgresql or mysql"),
         ("postgresql+psycopg2://host/name", "needs psycopg, which is not installed: pip install"),
         ("sqlite:///missing.db", "there is no database missing.db"),

@@ -41,7 +41,7 @@ def parsed_url(url: str) -> sa.URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
-        shown = re.sub(r"//([^/:@]*):[^/]*@", r"//\1:***@", url)
+        shown = re.sub(r"(^|//)([^/:@]*):(?!//).*@", r"\1\2:***@", url)  # a password may hold anything
         raise StoreError(f"{shown!r} is not a database URL; write one like sqlite:///adjourn.db") from error
     backend, _, named = parsed.drivername.partition("+")
     if named in _OF_ASYNCIO:  # SQLAlchemy's own error would speak of greenlets
