@@ -80,6 +80,17 @@ def test_closing_leaves_behind_what_does_not_let_itself_be_cancelled(monkeypatch
     assert "left behind: stubborn" in caplog.text
 
 
+def test_closing_on_the_loop_itself_is_refused_in_place_of_waiting_for_ever():
+    background = Background()
+
+    async def close() -> None:
+        background.close()
+
+    with pytest.raises(UsageError, match="own event loop"):
+        background.run(close())
+    background.close()
+
+
 FORKED = """
 import asyncio, os, sys
 from adjourn.graph import Runner, build_react

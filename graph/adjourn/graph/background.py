@@ -77,7 +77,12 @@ class Background:
             return self._loop
 
     def close(self) -> None:
-        """End the loop and its thread; what still runs on it is cancelled first. Twice is once."""
+        """End the loop and its thread; what still runs on it is cancelled first. Twice is once. Raises `UsageError` on the
+        loop itself."""
+        if threading.current_thread() is self._thread:
+            raise UsageError(
+                "this is called on the runner's own event loop, which would wait for its own end; close it elsewhere"
+            )
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
