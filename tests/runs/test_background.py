@@ -2,6 +2,7 @@
 
 import _thread
 import asyncio
+import contextlib
 import subprocess
 import sys
 import threading
@@ -62,21 +63,27 @@ def test_closing_leaves_behind_what_does_not_let_itself_be_cancelled(monkeypatch
     background = Background()
 
     async def stubborn() -> None:
+        asyncio.current_task().set_name("stubborn")  # type: ignore[union-attr]
         while True:
-            try:
+            begun.set()
+            with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(60)
-            except asyncio.CancelledError:
-                tries.append(1)
+            tries.append(1)
 
-    async def begin() -> None:
-        kept.append(asyncio.create_task(stubborn(), name="stubborn"))
-        await asyncio.sleep(0)
+    def caller() -> None:
+        with pytest.raises(UsageError, match="was closed meanwhile"):
+            background.run(stubborn())
+        told.append(1)
 
-    kept: list[Any] = []
+    begun = threading.Event()
     tries: list[int] = []
-    background.run(begin())
+    told: list[int] = []
+    waits = threading.Thread(target=caller, daemon=True)
+    waits.start()
+    begun.wait(60)
     background.close()
-    assert tries
+    waits.join(60)
+    assert (tries, told) == ([1], [1])
     assert "left behind: stubborn" in caplog.text
 
 

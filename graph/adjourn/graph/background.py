@@ -31,8 +31,8 @@ class Background:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`. A KeyboardInterrupt cancels it, waits for its end, and is raised again.
 
-        Raises `UsageError` where it would wait for ever: on the loop itself, and in a process that was forked from that of
-        the loop.
+        Raises `UsageError` where it would wait for ever: on the loop itself, in a process that was forked from that of the
+        loop, and for what was left behind when the loop was closed.
         """
         problem = self._why_not()
         if problem is not None:
@@ -44,9 +44,14 @@ class Background:
             task.set_result(asyncio.current_task())
             return await work
 
-        future = asyncio.run_coroutine_threadsafe(noted(), self._running_loop())
+        loop = self._running_loop()
+        future = asyncio.run_coroutine_threadsafe(noted(), loop)
         try:
             while not future.done():
+                if loop.is_closed() and not future.done():
+                    raise UsageError(
+                        "the runner was closed meanwhile, and this did not let itself be cancelled"
+                    )
                 concurrent.futures.wait([future], timeout=LOOK_S)
             return future.result()
         except KeyboardInterrupt:
