@@ -339,3 +339,12 @@ def test_c93_a_conversation_without_runs_that_waits_before_a_node_behind_several
     run("over without it", ["one"])
     assert prune(database, ALL).threads == 2
     assert scalar(looking, "SELECT thread_id FROM threads") == "waits"
+
+
+@pytest.mark.parametrize("channel", ["start:n", "branch:m:route:n"])
+def test_c93_a_conversation_that_an_older_langgraph_left_before_a_node_stays(
+    database: Database, looking: SQLAlchemySaver, channel: str
+) -> None:
+    """It may have been imported; the LangGraph of now goes on with it."""
+    put(looking, config(), {channel: {"messages": []}})
+    assert prune(database, ALL).threads == 0

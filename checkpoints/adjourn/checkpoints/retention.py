@@ -221,7 +221,7 @@ def _is_due(connection: Connection, thread: int, channels: str) -> bool:
         given = stored_object("checkpoints", f"thread {thread}", channels)
         return any(
             name == "__start__"
-            or name.startswith("branch:to:")
+            or name.startswith(_CALLS)
             or (name == "__pregel_tasks" and held != {"v": []})
             or (name.startswith(_JOIN) and _have_all_come(name, _tree(connection, thread, held)))
             for name, held in given.items()
@@ -230,6 +230,10 @@ def _is_due(connection: Connection, thread: int, channels: str) -> bool:
         return True  # nothing is known of a damaged row, and it is in no other's way
 
 
+_CALLS = (
+    "branch:",
+    "start:",
+)  # the second, and further kinds of the first, in what older versions of LangGraph left
 _JOIN = "join:"  # of a node that waits for several: `join:a+b:c` holds which of a and b have come
 
 
