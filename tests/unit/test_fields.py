@@ -67,6 +67,11 @@ def test_a_wrong_text_says_what_would_be_right(words: str, schema: Any, why: str
         ({"$ref": "#/$defs/Color"}, "red | green"),
         (MAYBE, "null | string"),
         ({}, "JSON"),
+        ({"type": "string", "format": "date-time"}, "string 2026-03-18T20:00:00Z"),
+        ({"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}]}, "null | string 2026-03-18"),
+        ({"type": "array", "items": {"$ref": "#/$defs/Color"}}, 'array ["red" | "green"]'),
+        ({"type": "array", "items": COUNT}, "array [1]"),
+        ({"oneOf": [{"type": "object", "properties": {"x": COUNT}}, {"type": "null"}]}, 'JSON {"x": 1}'),
     ],
 )
 def test_a_field_is_described_in_a_few_words(schema: Any, words: str) -> None:

@@ -74,16 +74,26 @@ def kinds(schema: Schema, whole: Schema) -> frozenset[str]:
 
 
 def describe(schema: Schema, whole: Schema) -> str:
-    """What a field takes, in a few words: `prod | staging`, `integer 1..10`, `string`."""
+    """What a field takes, in a few words: `prod | staging`, `integer 1..10`, `string 2026-03-18`."""
     listed = choices(schema, whole)
     if listed is not None:
         return " | ".join(shown(value) for value in listed)
     schema = resolved(schema, whole)
     words = " | ".join(sorted(kinds(schema, whole))) or "JSON"
     low, high = schema.get("minimum"), schema.get("maximum")
-    if low is None and high is None:
-        return words
-    return f"{words} {'' if low is None else low}..{'' if high is None else high}"
+    if low is not None or high is not None:
+        return f"{words} {'' if low is None else low}..{'' if high is None else high}"
+    return f"{words} {_written(schema, whole)}".rstrip()
+
+
+def _written(schema: Schema, whole: Schema) -> str:
+    """How a value is written whose kind does not say it: a time, a list, one of several objects; else empty."""
+    inner, _ = without_null(schema, whole)
+    if kinds(inner, whole) == {"array"}:
+        listed = [json.dumps(one, ensure_ascii=False) for one in choices(inner.get("items", {}), whole) or ()]
+        return f"[{' | '.join(listed)}]" if listed else shown(example(inner, whole))
+    several = {"anyOf", "oneOf"} & inner.keys()
+    return shown(example(inner, whole)) if several or inner.get("format") in _FORMATS else ""
 
 
 def shown(value: Any) -> str:
@@ -161,9 +171,19 @@ def example(schema: Schema, whole: Schema, depth: int = 4) -> Any:
         if not fields and isinstance(more, dict) and depth:
             fields = {"name": more}
         return {name: example(one, whole, depth - 1) for name, one in fields.items()}
-    return {"integer": max(1, schema.get("minimum", 1)), "number": schema.get("minimum", 1.5)}.get(
-        kind, "text"
-    )
+    numbers = {"integer": max(1, schema.get("minimum", 1)), "number": schema.get("minimum", 1.5)}
+    return numbers.get(kind, _FORMATS.get(str(schema.get("format")), "text"))
+
+
+_FORMATS: Mapping[str, str] = {  # what pydantic makes of Python's types
+    "date-time": "2026-03-18T20:00:00Z",
+    "date": "2026-03-18",
+    "time": "20:00:00Z",
+    "duration": "PT30M",
+    "uuid": "0b4f9a52-3d1c-4c58-9a55-2f0c6f1a7e10",
+    "email": "li@example.com",
+    "uri": "https://example.com",
+}
 
 
 def is_secret(schema: Schema, whole: Schema) -> bool:
