@@ -190,6 +190,16 @@ def test_values_of_known_types_come_back(value: Any) -> None:
         assert same(values_of(saver, config()), {"a": value})
 
 
+def test_numbers_and_arrays_of_numpy_come_back_with_their_types() -> None:
+    numpy = pytest.importorskip("numpy")
+    codec = Codec()
+    for value in (numpy.float32(1.5), numpy.int64(3), numpy.bool_(True), numpy.arange(3), numpy.array(3)):
+        back = codec.decode(codec.encode(value))
+        assert (type(back), back.dtype, back.tolist()) == (type(value), value.dtype, value.tolist())
+    with pytest.raises(ValueError, match="reshape"):
+        codec.decode('{"!":"array","v":["<f4",null,""]}')
+
+
 @pytest.mark.parametrize("kind", list(ROLES), ids=lambda kind: kind.__name__)
 def test_messages_are_built_as_pydantic_builds_them(kind: Any) -> None:
     required = {"tool_call_id": "c", "role": "critic"}

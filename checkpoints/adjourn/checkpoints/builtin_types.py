@@ -129,11 +129,14 @@ _fields("item", Item, "value", "key", "namespace", "created_at", "updated_at")
 
 
 def pack_array(value: Any) -> tuple[str, Json] | None:
-    """A numpy array of numbers, when numpy is loaded and the value is one; else None."""
+    """A numpy array of numbers, or one of its numbers (without a shape), when numpy is loaded; else None."""
     numpy = sys.modules.get("numpy")
-    if numpy is None or type(value) is not numpy.ndarray or value.dtype.hasobject or value.dtype.fields:
+    if numpy is None or not (type(value) is numpy.ndarray or isinstance(value, numpy.generic)):
         return None
-    return "array", [value.dtype.str, list(value.shape), _text_of(value.tobytes())]
+    if value.dtype.hasobject or value.dtype.fields:
+        return None
+    shape = None if isinstance(value, numpy.generic) else list(value.shape)
+    return "array", [value.dtype.str, shape, _text_of(value.tobytes())]
 
 
 def _make_array(content: Json, _unpack: Callable[[Json], Any]) -> Any:
@@ -144,7 +147,8 @@ def _make_array(content: Json, _unpack: Callable[[Json], Any]) -> Any:
     kind = numpy.dtype(content[0])
     if kind.hasobject:
         raise ValueError("an array of objects is never stored")
-    return numpy.frombuffer(base64.b64decode(content[2]), kind).reshape(content[1]).copy()
+    numbers = numpy.frombuffer(base64.b64decode(content[2]), kind)
+    return numbers.reshape(())[()] if content[1] is None else numbers.reshape(content[1]).copy()
 
 
 UNPACKERS["array"] = _make_array
