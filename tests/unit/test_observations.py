@@ -5,6 +5,7 @@ import datetime
 import enum
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
@@ -71,6 +72,12 @@ def test_values_that_are_no_json_become_readable():
         "�",
         "inf",
     ]
+
+
+def test_what_numpy_counts_is_told_as_numbers():
+    numpy = pytest.importorskip("numpy")
+    told = plain({"mean": numpy.float32(1.5), "rows": numpy.int64(3), "all": numpy.array([[1.0, 2.0]])})
+    assert told == {"mean": 1.5, "rows": 3, "all": [[1.0, 2.0]]}
 
 
 def test_c16_a_public_message_holds_no_path_of_the_host():

@@ -128,6 +128,7 @@ def _walk(value: Any) -> Any:
 _DUMPERS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("model_dump", lambda value: value.model_dump(mode="json")),
     ("isoformat", lambda value: value.isoformat()),
+    ("tolist", lambda value: value.tolist()),  # numbers and arrays of numpy, columns of pandas
 )
 
 
