@@ -8,12 +8,12 @@ from langgraph.types import interrupt
 from pydantic import BaseModel, Field, field_validator
 from runs.shop import Shop
 
-from adjourn.checkpoints.errors import InvalidAnswer
+from adjourn.checkpoints.errors import InvalidAnswer, UsageError
 from adjourn.graph import Runner
 from adjourn.graph.card import question_card
 from adjourn.graph.cli.form import Form
 from adjourn.graph.cli.given import Flags, answers_of
-from adjourn.graph.cli.how_to import show_question
+from adjourn.graph.cli.how_to import resume_command, show_question
 from adjourn.graph.cli.prompts import Typed
 from adjourn.graph.cli.screen import Screen
 from adjourn.graph.cli.settings import Settings
@@ -281,6 +281,28 @@ async def test_c37_what_cannot_be_stored_fails_with_what_to_do_and_is_asked_agai
         (question,) = run.interrupts
         run = await runner.resume(run.id, {question.id: "this one"})
         assert (question.reason, run.status) == ("Which ticket?", "finished")
+
+
+@pytest.mark.parametrize(
+    ("schema", "words", "value"),
+    [(None, "yes", "yes"), (None, '{"a": 1}', {"a": 1}), ({"type": "boolean"}, "true", True)],
+)
+async def test_c37_an_answer_that_is_one_value_is_given_by_set_without_a_field(url, schema, words, value):
+    got = []
+
+    async def gate(state: RunState) -> RunState:
+        got.append(interrupt("Go?", response_schema=schema))
+        return {}
+
+    with Runner(own_graph(gate), url) as runner:
+        run = await runner.start("go")
+        place = run.interrupts[0].id
+        settings = Settings(store=url, app=None, json=False, language="en")
+        assert f"--set {place}=VALUE" in resume_command(settings, run.id, run.interrupts)
+        with pytest.raises(UsageError, match=f"it takes one value: --set {place}=VALUE"):
+            answers_of(Flags(set=[f"{place}.a=1"]), run)
+        run = await runner.resume(run.id, answers_of(Flags(set=[f"{place}={words}"]), run))
+    assert (run.status, got) == ("finished", [value])
 
 
 async def test_c37_in_a_tool_it_is_refused_with_the_way_out(house):

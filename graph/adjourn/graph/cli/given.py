@@ -54,6 +54,8 @@ def answers_of(flags: Flags, run: Run) -> Answers:
     return answers
 
 
+_WHOLE = ""  # in place of a field: the answer is one value, as a node's own `interrupt()` may want
+
 Pairs = Iterator[tuple[Interrupt, Any]]
 
 
@@ -81,13 +83,15 @@ def _edited(flags: Flags, run: Run) -> Pairs:
 
 def _filled(flags: Flags, run: Run) -> Pairs:
     for question, fields in _by_question(flags.set, run, "--set").values():
-        yield question, _values(question, fields, question.response_schema, "--set")
+        values = _values(question, fields, question.response_schema, "--set")
+        yield question, values.get(_WHOLE, values)
 
 
 def _of_type(question: Interrupt, kind: InterruptType, flag: str) -> Interrupt:
     if question.type != kind:
+        place = f"{question.id}.FIELD" if properties(question.response_schema) else question.id
         raise UsageError(
-            f"{flag} {question.id}: it is {question.type}, which is answered with --set {question.id}.FIELD=VALUE"
+            f"{flag} {question.id}: it is {question.type}, which is answered with --set {place}=VALUE"
         )
     return question
 
@@ -101,6 +105,8 @@ def _by_question(
         if not equals or not place:
             raise UsageError(f"{flag} {one!r} has no value; write {flag} ID.FIELD=VALUE")
         beginning, dot, field = place.rpartition(".")
+        if not dot and any(one.id == place and not properties(one.response_schema) for one in run.questions):
+            beginning, dot, field = place, ".", _WHOLE
         question = find_question(run, beginning) if dot else _only_question(run, flag)
         fields = found.setdefault(question.id, (question, {}))[1]
         if field in fields:
@@ -110,11 +116,11 @@ def _by_question(
 
 
 def _values(question: Interrupt, fields: Mapping[str, str], schema: Schema, flag: str) -> Answers:
-    known = properties(schema)
+    known = properties(schema) or {_WHOLE: schema}
     values: Answers = {}
     for name, words in fields.items():
         if name not in known:
-            takes = ", ".join(known) or "no fields"
+            takes = f"one value: {flag} {question.id}=VALUE" if _WHOLE in known else ", ".join(known)
             raise UsageError(f"{flag} {question.id}.{name}: there is no such field; it takes {takes}")
         if known[name].get("writeOnly"):  # a command line is kept in a history, and shown to every process
             raise UsageError(
@@ -124,7 +130,8 @@ def _values(question: Interrupt, fields: Mapping[str, str], schema: Schema, flag
         try:
             values[name] = parse(words, known[name], question.response_schema)
         except WrongValue as error:
-            raise UsageError(f"{flag} {question.id}.{name}: {error}") from None
+            place = f"{question.id}.{name}".removesuffix(".")
+            raise UsageError(f"{flag} {place}: {error}") from None
     return values
 
 

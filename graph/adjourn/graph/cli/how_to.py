@@ -35,6 +35,8 @@ def _flags(question: Interrupt, examples: Examples) -> Sequence[str]:
     if question.type == InterruptType.OUTCOME_UNKNOWN:
         return ["--set", f"{question.id}.action=leave"]
     schema = question.response_schema
+    if not properties(schema) and not schema.get("writeOnly"):
+        return ["--set", f"{question.id}=VALUE"]
     needed = [name for name in properties(schema) if name in schema.get("required", ())]
     if not needed or any(properties(schema)[name].get("writeOnly") for name in needed):  # no secret on a line
         return ["--answers", "FILE.json"]
@@ -95,6 +97,8 @@ def _show_what_flags_take(screen: Screen, question: Interrupt, indent: int) -> N
     if variants(question.response_schema):
         _show_alternatives(screen, question, indent)
         return
+    if question.response_schema and not properties(question.response_schema):
+        screen.line(describe(question.response_schema, question.response_schema), indent=indent)
     for name, field in properties(question.response_schema).items():
         show_field(screen, name, field, question.response_schema, indent=indent)
 
