@@ -155,7 +155,7 @@ def resume(
         typer.Option(
             "--set",
             metavar="ID.FIELD=VALUE",
-            help="Fill a field. Text for a text field, JSON for the others. Just FIELD=VALUE when one question is open.",
+            help="Fill a field. Text for a text field, JSON for the others. Just FIELD=VALUE when one question is open; ID=VALUE where the answer is one value.",
         ),
     ] = None,
     answers: Annotated[
