@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -241,6 +243,26 @@ def test_c93_on_a_terminal_a_conversation_is_forgotten_after_a_yes(
         one.presses(keys, *([ENTER] if keys == "2" else []))
         assert (one.leaves(), len(runner.list_sync())) == (status, left)
         one.close()
+
+
+def test_on_a_chinese_terminal_states_are_chinese_and_programs_get_what_is_stored(folder: Path) -> None:
+    with Runner(
+        build_react(ScriptedModel(turns=["hi"]), tools=[]), f"sqlite:///{folder}/adjourn.db"
+    ) as runner:
+        run = runner.start_sync("hello", thread_id="t1")
+    words = {"runs": "已完成 (已回答)", "metrics": "已回答", f"show {run.id}": "已完成 (已回答)"}
+    stored = {"runs": "finished (answered)", "metrics": "answered", f"show {run.id}": "finished (answered)"}
+    for command, shown in words.items():
+        one = Terminal(folder, *command.split(), "--lang", "zh")
+        assert (one.leaves(), shown in one.seen, "answered" in one.seen) == (0, True, False), one.seen
+        one.close()
+        line = [sys.executable, "-m", "adjourn.graph", *command.split(), "--lang", "zh"]
+        piped = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=True).stdout
+        assert stored[command] in piped
+        as_json = subprocess.run(
+            [*line, "--json"], cwd=folder, capture_output=True, text=True, check=True
+        ).stdout
+        assert '"answered"' in as_json
 
 
 def test_c93_who_has_said_yes_is_not_asked(folder: Path) -> None:

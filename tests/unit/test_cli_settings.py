@@ -3,6 +3,7 @@
 import re
 import string
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
@@ -10,15 +11,16 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
+from adjourn.checkpoints import errors
 from adjourn.checkpoints.database import format_time
-from adjourn.checkpoints.errors import UsageError
+from adjourn.checkpoints.errors import AdjournError, UsageError
 from adjourn.graph.captions import CAPTIONS, filled
 from adjourn.graph.cli import options
 from adjourn.graph.cli.listing import age_of
 from adjourn.graph.cli.prompts import Typed
 from adjourn.graph.cli.screen import Screen, clean, short
-from adjourn.graph.cli.settings import Settings, language_of, program, settings_of
-from adjourn.graph.cli.texts import LANGUAGES, TEXTS, text
+from adjourn.graph.cli.settings import Settings, language_asked, language_of, program, settings_of
+from adjourn.graph.cli.texts import ERRORS, LANGUAGES, TEXTS, text, told
 from adjourn.graph.demo.app import DIRECTORY_VARIABLE
 
 
@@ -40,6 +42,71 @@ def test_every_text_has_both_languages_and_the_same_values(key: str) -> None:
 )
 def test_a_number_brings_its_noun(count: int, said: str) -> None:
     assert text("doctor.dead", "en", count=count).startswith(said)
+
+
+RAISED: Sequence[AdjournError] = (
+    errors.RunNotFound("run_x"),
+    errors.CheckpointNotFound("run_x", "3"),
+    errors.WouldRepeat("run_x", "3", ("restart", "pay")),
+    errors.InterruptNotFound("run_x", "int_x", ("int_y",)),
+    errors.RunBusy("run_x"),
+    errors.InvalidAnswer("int_x", {"environment": "must be one of prod", "": "is no object"}),
+    errors.AlreadyAnswered("int_x", "answered"),
+    errors.Expired("int_x", "run_x", "2026-11-30"),
+    errors.NotResumable("run_x", "finished"),
+    errors.WrongGraph("run_x", "ops", "desk"),
+    errors.LeaseLost("run_x", 3),
+    errors.KeyLost("run_x"),
+    errors.SchemaVersionError(9, 3),
+    errors.ModelFailed("gpt-5", "refused"),
+)
+# what is wrong stands in their message alone
+ENGLISH = {
+    "AdjournError",
+    "UsageError",
+    "ToolDefinitionError",
+    "StoreError",
+    "NotAllowed",
+    "IllegalMove",
+    "StoredDataError",
+}
+
+
+@pytest.mark.parametrize("error", RAISED, ids=lambda one: type(one).__name__)
+def test_an_error_says_in_chinese_what_it_is_about(error: AdjournError) -> None:
+    said = told(error, "zh")
+    assert said.count("\n") == 0
+    assert re.search("[\u4e00-\u9fff]", said)
+    facts = [
+        one for key, one in vars(error).items() if isinstance(one, str) and key not in ("state", "status")
+    ]
+    assert all(one in said for one in facts)
+    assert told(error, "en") == str(error)
+
+
+def test_each_class_of_error_is_told_in_chinese_but_for_those_that_are_named() -> None:
+    known = {
+        name for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, AdjournError)
+    }
+    assert known - ENGLISH == set(ERRORS) == {type(one).__name__ for one in RAISED}
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "language"),
+    [
+        (("show", "run_x", "--lang", "zh"), {}, "zh"),
+        (("show", "--lang=zh"), {}, "zh"),
+        (("show", "--lang"), {}, "en"),
+        (("show", "--lang", "fr"), {"LANG": "zh_CN.UTF-8"}, "en"),
+        (("show",), {"ADJOURN_LANG": "zh"}, "zh"),
+        (("show",), {"LANG": "zh_CN.UTF-8"}, "zh"),
+        (("show", "--lang", "en"), {"ADJOURN_LANG": "zh"}, "en"),
+    ],
+)
+def test_the_language_of_errors_and_help_is_known_before_the_arguments_are_parsed(
+    given: Sequence[str], environment: dict[str, str], language: str
+) -> None:
+    assert language_asked(given, environment) == language
 
 
 NAMES = {"run", "step", "thread", "graph", "store", "by", "of", "who", "id", "file", "owner"}

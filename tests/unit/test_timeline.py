@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from adjourn.checkpoints.database import format_time
-from adjourn.checkpoints.lifecycle import StopReason
+from adjourn.checkpoints.lifecycle import InterruptState, RunStatus, StopReason
 from adjourn.checkpoints.records import AuditRow, CallRow, Interrupt, RunRow, StepRow
-from adjourn.graph.captions import CAPTIONS, caption, length
+from adjourn.graph.captions import CAPTIONS, caption, length, word
 from adjourn.graph.cli.bars import show_bars
 from adjourn.graph.cli.screen import Screen
 from adjourn.graph.cli.settings import Settings
@@ -290,6 +290,12 @@ def test_every_caption_is_there_in_both_languages_with_the_same_values() -> None
     for key, texts in CAPTIONS.items():
         assert set(texts) == {"en", "zh"}, key
         assert set(re.findall(r"{(\w+)", texts["en"])) == set(re.findall(r"{(\w+)", texts["zh"])), key
+
+
+@pytest.mark.parametrize("stored", [*RunStatus, *StopReason, *InterruptState, "ask_user"])
+def test_each_state_and_stop_reason_has_a_chinese_word_and_is_itself_in_english(stored: str) -> None:
+    assert word(stored, "en") == stored
+    assert not word(stored, "zh").isascii()
 
 
 # -- why

@@ -3,6 +3,25 @@
 from collections.abc import Mapping
 
 CAPTIONS: dict[str, dict[str, str]] = {
+    # states of runs and questions, and stop reasons: in English they are the words that the database holds
+    "word.running": {"en": "running", "zh": "运行中"},
+    "word.interrupted": {"en": "interrupted", "zh": "等待人工"},
+    "word.finished": {"en": "finished", "zh": "已完成"},
+    "word.cancelled": {"en": "cancelled", "zh": "已取消"},
+    "word.failed": {"en": "failed", "zh": "失败"},
+    "word.ask_user": {"en": "ask_user", "zh": "待回答"},
+    "word.answered": {"en": "answered", "zh": "已回答"},
+    "word.max_steps": {"en": "max_steps", "zh": "达到步数上限"},
+    "word.timeout": {"en": "timeout", "zh": "超时"},
+    "word.too_many_fails": {"en": "too_many_fails", "zh": "失败次数过多"},
+    "word.loop_detected": {"en": "loop_detected", "zh": "检测到循环"},
+    "word.no_evidence": {"en": "no_evidence", "zh": "缺少依据"},
+    "word.budget_spent": {"en": "budget_spent", "zh": "预算用尽"},
+    "word.protocol_error": {"en": "protocol_error", "zh": "模型输出无法解析"},
+    "word.dismissed": {"en": "dismissed", "zh": "被新消息取代"},
+    "word.open": {"en": "open", "zh": "待回答"},
+    "word.approved": {"en": "approved", "zh": "已同意"},
+    "word.expired": {"en": "expired", "zh": "已过期"},
     "form.by": {"en": "your name", "zh": "姓名"},
     "form.approve": {"en": "approve", "zh": "同意"},
     "form.edit": {"en": "edit", "zh": "修改"},
@@ -155,6 +174,11 @@ def caption(key: str, language: str, **values: object) -> str:
     """
     texts = CAPTIONS[key]
     return filled(texts.get(language, texts["en"]), values)
+
+
+def word(stored: str, language: str) -> str:
+    """A state or a stop reason in a language; any other word as it is."""
+    return caption(f"word.{stored}", language) if f"word.{stored}" in CAPTIONS else stored
 
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))

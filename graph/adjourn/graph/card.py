@@ -22,7 +22,7 @@ def run_card(run: Run, *, asks: bool = True) -> str:
     language, at = language_of(run.row.input), now()
     colour = COLOURS[_TONES.get(run.status, "model")]
     parts = [
-        f'<div style="font-family:system-ui,sans-serif"><b style="color:{colour}">{safe(run.shown_status)}</b> '
+        f'<div style="font-family:system-ui,sans-serif"><b style="color:{colour}">{safe(run.status_noting(language=language))}</b> '
         f"<code>{safe(run.id)}</code><div>{safe(why(run, language, at))}</div>",
         svg(timeline(run, at), run.id, language),
         _calls(run.calls),

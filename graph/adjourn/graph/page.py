@@ -65,7 +65,7 @@ def _header(run: Run, language: str, at: str) -> str:
         if value
     )
     return (
-        f'<header><p class="status {safe(run.status)}">{safe(run.shown_status)}</p>'
+        f'<header><p class="status {safe(run.status)}">{safe(run.status_noting(language=language))}</p>'
         f"<h1>{safe(run.id)}</h1><p class=why>{safe(why(run, language, at))}</p><dl>{told}</dl>"
         f"{_words('page.input', row.input, language)}</header>"
     )
@@ -139,7 +139,7 @@ def _call(run: Run, call: CallRow, language: str, depth: int) -> str:
 
 def _child(run: Run, language: str, depth: int) -> str:
     """The run of a specialist, inside the call that it worked for."""
-    head = f"<b>{safe(f'{run.row.path}: {run.shown_status}')}</b> <span class=dim>{safe(run.id)}</span>"
+    head = f"<b>{safe(f'{run.row.path}: {run.status_noting(language=language)}')}</b> <span class=dim>{safe(run.id)}</span>"
     return f"<div class=inner><p>{head}</p>{''.join(_steps(run, language, depth))}</div>"
 
 

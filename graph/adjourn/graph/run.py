@@ -9,7 +9,7 @@ from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.flow_rows import FlowStepRow
 from adjourn.checkpoints.lifecycle import InterruptState, RunStatus
 from adjourn.checkpoints.records import AuditRow, CallRow, Interrupt, RunRow, StepRow
-from adjourn.graph.captions import Counted
+from adjourn.graph.captions import Counted, word
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -95,10 +95,11 @@ class Run:
         """The status, with the reason where that says more: `finished (answered)`, `cancelled`."""
         return self.status_noting()
 
-    def status_noting(self, *notes: str) -> str:
-        """The same, with further notes behind the reason."""
-        told = [one for one in (self.shown_reason, *notes) if one not in ("", self.status)]
-        return f"{self.status} ({', '.join(told)})" if told else str(self.status)
+    def status_noting(self, *notes: str, language: str = "en") -> str:
+        """The same, with further notes behind the reason, in a language."""
+        reason = self.shown_reason if self.shown_reason not in ("", self.status) else None
+        told = ", ".join([*([word(reason, language)] if reason else []), *notes])
+        return word(self.status, language) + (f" ({told})" if told else "")
 
     def to_dict(self) -> dict[str, Any]:
         """The run as JSON data."""

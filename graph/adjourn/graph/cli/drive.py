@@ -18,6 +18,7 @@ from adjourn.graph.cli.live import Live
 from adjourn.graph.cli.screen import Screen, on_terminal
 from adjourn.graph.cli.settings import Settings
 from adjourn.graph.cli.stores import opened
+from adjourn.graph.cli.texts import told
 from adjourn.graph.graph_parts import Graph
 from adjourn.graph.reading import find_run_id
 from adjourn.graph.run import Run
@@ -93,9 +94,9 @@ class Driver:
                 return self.runner.resume_sync(run.id, answers, by=self.by, on_event=self.live)
             except InvalidAnswer as error:  # what the schema cannot say, the tool's own types do
                 earlier = answers
-                self.screen.line((str(error), "red"))
+                self.screen.line((told(error, self.screen.language), "red"))
             except AlreadyAnswered as error:  # somebody else was first; others may still be open
-                self.screen.line((str(error), "yellow"))
+                self.screen.line((told(error, self.screen.language), "yellow"))
                 return self.runner.get_sync(run.id)
 
     def _say_how_to_go_on(self, run: Run) -> None:
@@ -219,5 +220,5 @@ def cancel(settings: Settings, beginning: str, *, by: str | None) -> int:
             return 0
         had_ended = before.row.ended_at is not None and before.status != RunStatus.FAILED
         tail = f", {driver.screen.say('ended_before')}" if had_ended else ""
-        driver.screen.line((run.id, "bold"), f"  {run.shown_status}{tail}")
+        driver.screen.line((run.id, "bold"), f"  {run.status_noting(language=driver.screen.words)}{tail}")
         return 0

@@ -13,7 +13,9 @@ from adjourn.checkpoints.errors import AdjournError, UsageError
 from adjourn.graph.cli.options import LOG_VARIABLE
 from adjourn.graph.cli.parser import app
 from adjourn.graph.cli.screen import clean, to_line
+from adjourn.graph.cli.settings import language_asked
 from adjourn.graph.cli.taking import only
+from adjourn.graph.cli.texts import told
 
 WRONG_USAGE = 2
 CANCELLED = 130  # what shells report for a program that Ctrl-C ended
@@ -39,7 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # without what typer has put there
         own = {name: value for name, value in vars(error).items() if not name.startswith("_")}
         facts = {"error": type(error).__name__, **own}
-        return _complain(str(error), given, error.exit_status, facts)
+        message = str(error) if "--json" in given else told(error, language_asked(given, os.environ))
+        return _complain(message, given, error.exit_status, facts)
     except (KeyboardInterrupt, typer.Abort):
         return CANCELLED
     except Exception as error:

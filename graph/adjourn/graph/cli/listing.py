@@ -73,7 +73,7 @@ def _cells(screen: Screen, row: RunRow, expires_at: str | None) -> Sequence[str]
         notes.append(screen.say("expires_in", left=left or "0s"))
     if row.status == RunStatus.RUNNING and row.lease_owner is None:
         notes.append(screen.say("queued"))
-    status = Run(row).status_noting(*notes)
+    status = Run(row).status_noting(*notes, language=screen.words)
     age = age_of(row.created_at, datetime.now(UTC))
     said = short(row.input, INPUT_CHARACTERS)
     return (row.id, status, str(row.steps), row.started_by or "-", age, row.thread_id, said)

@@ -17,6 +17,7 @@ from adjourn.checkpoints.events import (
     ToolResult,
 )
 from adjourn.checkpoints.lifecycle import CallState
+from adjourn.graph.captions import word
 from adjourn.graph.cli.screen import Screen, short
 
 Show = Callable[[Any], None]
@@ -123,7 +124,7 @@ class Live:
         by = event.by or self._screen.say("somebody")
         told = "" if event.answer is None else f"  {short(event.answer)}"
         key = _SETTLED_OTHERWISE.get(event.state, "answer_taken")
-        taken = self._screen.say(key, state=event.state, by=by)
+        taken = self._screen.say(key, state=word(event.state, self._screen.words), by=by)
         self._line(event, ("! ", "cyan"), (event.interrupt_id, "bold"), f" {taken}{told}", cut=True)
 
     def _finished(self, event: RunFinished) -> None:
@@ -131,8 +132,9 @@ class Live:
         if event.answer.strip() != self._said.get(event.path, "").strip():
             self._line(event, event.answer)
         style = "green" if event.stop_reason == "answered" else "yellow"
-        reason = f" ({event.stop_reason})" if event.stop_reason != event.status else ""
-        self._line(event, (f"{event.status}{reason}", style))
+        language = self._screen.words
+        reason = f" ({word(event.stop_reason, language)})" if event.stop_reason != event.status else ""
+        self._line(event, (f"{word(event.status, language)}{reason}", style))
 
     def _failed(self, event: RunFailed) -> None:
-        self._line(event, (f"failed: {event.message}", "red"))
+        self._line(event, (f"{word('failed', self._screen.words)}: {event.message}", "red"))

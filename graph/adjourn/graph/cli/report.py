@@ -15,6 +15,7 @@ from adjourn.checkpoints.metrics import (
     graphs,
     read_metrics,
 )
+from adjourn.graph.captions import word
 from adjourn.graph.cli.screen import Screen
 from adjourn.graph.cli.settings import Settings
 from adjourn.graph.cli.stores import read
@@ -64,7 +65,10 @@ class Report:
         self._totals(metrics.runs)
         self._questions(metrics.questions)
         runs = metrics.runs.runs
-        reasons = [(name, str(count), share(count / runs)) for name, count in metrics.stop_reasons.items()]
+        reasons = [
+            (word(name, self._screen.words), str(count), share(count / runs))
+            for name, count in metrics.stop_reasons.items()
+        ]
         self._table("metrics.stop_head", reasons)
         self._table("metrics.tool_head", [_tool(one) for one in metrics.tools])
         self._table("metrics.model_head", [_model(one) for one in metrics.models])

@@ -62,6 +62,11 @@ class Screen:
         """A text of the table in the user's language."""
         return text(key, self.language, **values)
 
+    @property
+    def words(self) -> str:
+        """The language of states and stop reasons: a pipe gets them as they are stored, since programs look for them."""
+        return self.language if self.is_terminal else "en"
+
     def line(self, *parts: Part, indent: int = 0, cut: bool = False) -> None:
         """One line. `cut`: on a terminal it ends with `…` rather than wrapping."""
         line = Text(" " * indent)

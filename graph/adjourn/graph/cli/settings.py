@@ -7,6 +7,7 @@ import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from adjourn.checkpoints.errors import UsageError
@@ -79,6 +80,18 @@ def language_of(lang: str | None, environment: Mapping[str, str]) -> str:
         return lang
     locale = next((environment[name] for name in _LOCALE_VARIABLES if environment.get(name)), "")
     return "zh" if locale.lower().startswith("zh") else "en"
+
+
+def language_asked(given: Sequence[str], environment: Mapping[str, str]) -> str:
+    """The language that arguments ask for, also those that the parser refuses; English for one that is not bundled."""
+    words = [part for one in given for part in (one.split("=", 1) if one.startswith("--lang=") else [one])]
+    asked = next(
+        (value for flag, value in pairwise(words) if flag == "--lang"), environment.get(LANG_VARIABLE)
+    )
+    try:
+        return language_of(asked or None, environment)
+    except UsageError:
+        return "en"
 
 
 def person_of(by: str | None) -> str | None:

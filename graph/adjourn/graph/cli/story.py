@@ -11,7 +11,7 @@ from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.lifecycle import CallState, FlowStepState, InterruptState, RunStatus
 from adjourn.checkpoints.records import CallRow, Interrupt, StepRow
-from adjourn.graph.captions import moment
+from adjourn.graph.captions import moment, word
 from adjourn.graph.cli.bars import show_bars
 from adjourn.graph.cli.how_to import approvals_of, expiry_of, resume_command, show_questions
 from adjourn.graph.cli.listing import STYLES
@@ -107,7 +107,8 @@ class Story:
 
     def _header(self) -> None:
         run, row, say = self._run, self._run.row, self._screen.say
-        self._screen.line((run.id, "bold"), (f"  {run.shown_status}", STYLES[RunStatus(run.status)]))
+        status = run.status_noting(language=self._screen.words)
+        self._screen.line((run.id, "bold"), (f"  {status}", STYLES[RunStatus(run.status)]))
         facts = [
             f"{say('thread')} {row.thread_id}",
             f"{say('graph')} {row.graph}",
@@ -217,7 +218,8 @@ class Story:
             self._screen.line(("; ".join(part for part in told if part), "yellow"), indent=6)
             return
         by = one.agreed or self._screen.say("nobody" if one.state == InterruptState.EXPIRED else "somebody")
-        settled = self._screen.say("answered", state=one.state, by=by, at=moment(one.closed_at or ""))
+        state = word(one.state, self._screen.words)
+        settled = self._screen.say("answered", state=state, by=by, at=moment(one.closed_at or ""))
         answer = "" if one.answer is None else f": {short(one.shown_answer)}"
         self._screen.line(f"{settled}{answer}", indent=6, cut=True)
 
