@@ -5,23 +5,19 @@ import io
 import os
 import re
 from pathlib import Path
+from unittest.mock import patch
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 BLOCK = re.compile(r"<!-- help: (?P<command>[a-z ]*) -->\n.*?<!-- end -->", re.DOTALL)
-COLUMNS = "90"
+SHOWN_SO = {"COLUMNS": "90", "ADJOURN_LANG": "en"}
 
 
 def help_of(command: str) -> str:
     """What `adjourn COMMAND --help` prints; the empty command: `adjourn --help`."""
     from adjourn.graph.cli import main
 
-    before, os.environ["COLUMNS"] = os.environ.get("COLUMNS"), COLUMNS
-    try:
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            main([*command.split(), "--help"])
-    finally:
-        os.environ.pop("COLUMNS")
-        os.environ |= {} if before is None else {"COLUMNS": before}
+    with patch.dict(os.environ, SHOWN_SO), contextlib.redirect_stdout(io.StringIO()) as printed:
+        main([*command.split(), "--help"])
     return printed.getvalue().strip()
 
 

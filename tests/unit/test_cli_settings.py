@@ -9,17 +9,21 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+import typer
 from rich.cells import cell_len
 
 from adjourn.checkpoints import errors
 from adjourn.checkpoints.database import format_time
 from adjourn.checkpoints.errors import AdjournError, UsageError
 from adjourn.graph.captions import CAPTIONS, filled
-from adjourn.graph.cli import options
+from adjourn.graph.cli import main, options
+from adjourn.graph.cli.help_texts import CHINESE
 from adjourn.graph.cli.listing import age_of
+from adjourn.graph.cli.parser import app
 from adjourn.graph.cli.prompts import Typed
 from adjourn.graph.cli.screen import Screen, clean, short
 from adjourn.graph.cli.settings import Settings, language_asked, language_of, program, settings_of
+from adjourn.graph.cli.taking import Commands
 from adjourn.graph.cli.texts import ERRORS, LANGUAGES, TEXTS, text, told
 from adjourn.graph.demo.app import DIRECTORY_VARIABLE
 
@@ -107,6 +111,36 @@ def test_the_language_of_errors_and_help_is_known_before_the_arguments_are_parse
     given: Sequence[str], environment: dict[str, str], language: str
 ) -> None:
     assert language_asked(given, environment) == language
+
+
+def helps() -> set[str]:
+    """Each text of `--help`, of the program, its commands and their options."""
+    whole = typer.main.get_command(app)
+    assert isinstance(whole, Commands)
+    context = whole.make_context("adjourn", ["runs"])
+    commands = [whole, *(whole.get_command(context, name) for name in whole.list_commands(context))]
+    of_params = {getattr(param, "help", None) for one in commands for param in one.get_params(context)}
+    return {one for one in (*of_params, *(one.help for one in commands)) if one}
+
+
+def test_each_command_and_option_has_help_in_both_languages() -> None:
+    assert helps() == set(CHINESE)
+    assert all(re.search("[\u4e00-\u9fff]", one) for one in CHINESE.values())
+
+
+@pytest.mark.parametrize(
+    "command", ["", "demo", "run", "resume", "runs", "serve", "worker", "forget", "import"]
+)
+def test_a_line_of_chinese_help_is_no_wider_than_the_terminal(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("ADJOURN_LANG", "zh")
+    assert main([*command.split(), "--help"]) == 0
+    said = capsys.readouterr().out
+    assert "选项：" in said
+    assert "\x00" not in said
+    assert max(map(cell_len, said.splitlines())) <= 80
 
 
 NAMES = {"run", "step", "thread", "graph", "store", "by", "of", "who", "id", "file", "owner"}

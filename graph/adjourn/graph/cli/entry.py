@@ -29,19 +29,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     A mistake of the user, and every `AdjournError`, is one line on stderr without a traceback.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    language = language_asked(given, os.environ)
     _prepare_streams()
     if arguments is None and SHORT.intersection(given[:1]) and "--follow" not in given:
         gc.disable()  # it would look at all that is being imported, again and again: a fifth of the time
     try:
         _prepare_logging()
         status = only(app, (given or [""])[0])(
-            args=given or ["--help"], prog_name="adjourn", standalone_mode=False
+            args=given or ["--help"],
+            prog_name="adjourn",
+            standalone_mode=False,
+            obj=language,
         )
     except AdjournError as error:
         # without what typer has put there
         own = {name: value for name, value in vars(error).items() if not name.startswith("_")}
         facts = {"error": type(error).__name__, **own}
-        message = str(error) if "--json" in given else told(error, language_asked(given, os.environ))
+        message = str(error) if "--json" in given else told(error, language)
         return _complain(message, given, error.exit_status, facts)
     except (KeyboardInterrupt, typer.Abort):
         return CANCELLED

@@ -48,13 +48,22 @@ class Commands(TyperGroup):
     """The commands. `_runtime_param` is typer's private name: a typer without it checks as it always does, only later."""
 
     def get_params(self, ctx: Any) -> Any:
-        return _eased(super().get_params(ctx))
+        return _said(self, ctx, _eased(super().get_params(ctx)))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)
         if found is not None:
-            _eased(found.get_params(ctx))
+            _said(found, ctx, _eased(found.get_params(ctx)))
         return found
+
+
+def _said(command: Any, ctx: Any, params: list[Any]) -> list[Any]:
+    """The same parameters, with help in the language that the program was called with (`obj`)."""
+    if ctx.obj == "zh":
+        from adjourn.graph.cli.help_texts import in_chinese  # which English does without
+
+        in_chinese(command, params)
+    return params
 
 
 def _eased(params: list[Any]) -> list[Any]:
