@@ -53,8 +53,9 @@ CHINESE: dict[str, str] = {
     "Let it run with this argument changed.": "改动这个参数后执行。",
     "Never run this call.": "不执行这个调用。",
     "Why it is rejected; the model is told.": "拒绝的原因，会告诉模型。",
-    "Fill a field. Text for a text field, JSON for the others. Just FIELD=VALUE when one question is open.": (
-        "填写一个字段：文本字段写文本，其他写 JSON。只有一个待回答的问题时写 FIELD=VALUE 即可。"
+    "Fill a field. Text for a text field, JSON for the others. Just FIELD=VALUE when one question is open; "
+    "ID=VALUE where the answer is one value.": (
+        "填写一个字段：文本字段写文本，其他写 JSON。只有一个待回答的问题时写 FIELD=VALUE 即可；回答只是一个值时写 ID=VALUE。"
     ),
     '{"ID": answer, ...}; - reads stdin.': '{"ID": 回答, ...}； - 表示读 stdin。',
     "List runs, newest first.": "列出运行，最新的在前。",
