@@ -119,9 +119,11 @@ async def test_pauses_grow_while_nothing_happens_and_start_small_again(house, da
     assert max(waited) == following.LONGEST_PAUSE_S
 
 
-async def test_a_run_that_is_not_there(database):
+async def test_a_run_that_is_not_there(house, database):
     with pytest.raises(RunNotFound, match="run_x"):
         await all_of(database, "run_x")
+    with pytest.raises(RunNotFound, match="run_x"):
+        await house.runner([]).events("run_x")
 
 
 async def test_c65_an_old_owner_that_still_talks_does_not_hide_what_its_successor_stores(database):

@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection
@@ -171,8 +172,8 @@ class Runner(TimeTravel):
         )
 
     async def events(self, run_id: str, *, after: int = 0) -> Sequence[Event]:
-        """The stored events of a run with a number above `after`, in order."""
-        return await self.database.aread(lambda connection: event_rows.read(connection, run_id, after=after))
+        """The stored events of a run with a number above `after`, in order. Raises `RunNotFound`."""
+        return await self.database.aread(partial(_events, run_id=run_id, after=after))
 
     # -- stream
 
@@ -297,7 +298,12 @@ class Runner(TimeTravel):
 
     def events_sync(self, run_id: str, *, after: int = 0) -> Sequence[Event]:
         """`events`, for a script or a notebook cell."""
-        return self.database.read(lambda connection: event_rows.read(connection, run_id, after=after))
+        return self.database.read(partial(_events, run_id=run_id, after=after))
+
+
+def _events(connection: Connection, run_id: str, after: int) -> Sequence[Event]:
+    event_rows.read_progress(connection, run_id)  # one without events is told from one that is not there
+    return event_rows.read(connection, run_id, after=after)
 
 
 __all__ = ["Runner"]
