@@ -42,14 +42,12 @@ T = TypeVar("T")
 
 BUSY_TIMEOUT_MS = 30_000  # SQLite: how long a writer waits for another process's transaction
 ATTEMPTS = 5  # at a transaction that the database gives up for another one
-AT_ONCE = (
-    50  # transactions of event loops in a row; then one on a thread, which may move the log into the file
-)
-SLOW_S = 0.005  # a superstep takes a tenth of it; behind a larger transaction, as its like may follow, comes a thread's
-LOG_PAGES = (
-    1_000  # SQLite: from so many on a commit moves the log into the file, which waits for the disk ...
-)
-MOST_LOG_PAGES = 4_000  # ... and on an event loop only from so many on
+# Transactions of event loops in a row; then comes one on a thread, which may move the log into the file.
+AT_ONCE = 50
+# A superstep's transaction takes a tenth of it. After one that took longer the next is a thread's, since its like may follow.
+SLOW_S = 0.005
+# SQLite: from so many pages on a commit moves the log into the file, which waits for the disk; on an event loop, from more.
+LOG_PAGES, MOST_LOG_PAGES = 1_000, 4_000
 CACHED_STATEMENTS = 256  # SQLite: prepared statements a connection keeps; the driver's 128 are too few
 
 # Two transactions that waited for each other's rows: PostgreSQL's SQLSTATE, MySQL's number.

@@ -26,10 +26,11 @@ MOST_LISTS = 32  # channels of messages that are remembered: each subgraph that 
 MOST_OWNERS = 1_000  # channels that go on in a block of numbers; others begin a new one
 MOST_HEADS = 8  # checkpoints whose references are remembered: the newest of each namespace, and forks
 
-Reference = (
-    list[list[int]] | int | dict[str, Any]
-)  # ranges of messages, a channel_values.seq, or {"v": value}
-Owner = tuple[str, str, str]  # namespace, channel, and "whole" or "part"
+Reference = list[list[int]] | int | dict[str, Any]
+"""Where a channel's value is stored: ranges of messages, a `channel_values.seq`, or `{"v": value}` itself."""
+
+Owner = tuple[str, str, str]
+"""Who takes numbers: a namespace, a channel, and `whole` (its values, its messages) or `part` (parts of a large value)."""
 
 
 _fields_of = operator.attrgetter("__dict__")
@@ -69,7 +70,7 @@ class PlacedList:
         self._extras: list[dict[str, Any] | None] = []
 
     def append(self, entries: list[Remembered]) -> None:
-        """These follow."""
+        """Add messages that stand behind the ones that are known."""
         self.entries += entries
         self._messages += [entry.message for entry in entries]
         self._fields += [entry.fields for entry in entries]
@@ -77,7 +78,7 @@ class PlacedList:
         extend(self.ranges, [entry.seq for entry in entries])
 
     def cut(self, length: int) -> None:
-        """Keep only the first ones."""
+        """Forget all but the first `length` messages: the rest was changed or taken away."""
         for series in (self.entries, self._messages, self._fields, self._extras):
             del series[length:]
         self.ranges = compress([entry.seq for entry in self.entries])
@@ -93,7 +94,7 @@ class PlacedList:
         return min(len(self.entries), len(messages))
 
     def _is_whole(self, messages: list[Any], *, frozen: bool) -> bool:
-        # `is_unchanged` for all of them, without a Python call for each
+        # what `Remembered.is_unchanged` looks at, for all messages and without a Python call for each
         same = all(map(operator.is_, messages, self._messages))
         if frozen or not same:
             return same
@@ -102,7 +103,7 @@ class PlacedList:
                 list(map(_fields_of, messages)) == self._fields
                 and list(map(_extra_of, messages)) == self._extras
             )
-        except Exception:  # see there
+        except Exception:  # as there
             return False
 
 
@@ -131,19 +132,19 @@ class Numbers:
     next: dict[int, int] = field(default_factory=dict)
 
     def stand(self, owner: Owner, number: int) -> None:
-        """Let an owner, whose newest row has this number, go on behind it where that is possible."""
+        """Note the newest number of an owner: it goes on in that block while the block has room."""
         self.blocks[owner] = _block_of(number)
         self.blocks.move_to_end(owner)
         if len(self.blocks) > MOST_OWNERS:
             self.blocks.popitem(last=False)
 
     def go_on(self, owner: Owner, used: int) -> None:
-        """The same, of an owner in whose block `used` is the highest number."""
+        """`stand`, for an owner in whose block no number above `used` is taken."""
         self.stand(owner, used)
         self._use(used)
 
     def take(self, owner: Owner) -> int:
-        """The next number for this owner. One that is new goes on where its channel does in the thread's own namespace."""
+        """The next number for this owner. A new one begins in the block of its channel in the root namespace."""
         block = self.blocks.get(owner) or self.blocks.get(("", *owner[1:]), 0)
         number = self.next.get(block)
         if number is None:  # its block is full, or it has none
@@ -163,7 +164,7 @@ class Numbers:
 
 
 def _block_of(number: int) -> int:
-    """From 1; 0 is before the first number."""
+    """The block of a number: numbers 1 to 16 are block 1. Block 0 holds none."""
     return -(-number // BLOCK)
 
 
@@ -178,7 +179,7 @@ class ThreadMemory:
         self.forget()
 
     def forget(self) -> None:
-        """Know nothing."""
+        """Drop everything: the next transaction asks the database."""
         self.thread: int | None = None
         self.generation = 0
         self.touched_at = float("-inf")  # monotonic seconds at which this process moved threads.updated_at
@@ -237,14 +238,14 @@ class ThreadMemory:
             self.moulds.clear()
 
     def remember_list(self, ns: str, channel: str, placed: PlacedList) -> None:
-        """These messages stand in a channel."""
+        """Note which messages a channel held when it was stored last."""
         self.lists[ns, channel] = placed
         self.lists.move_to_end((ns, channel))
         while len(self.lists) > MOST_LISTS:
             self.lists.popitem(last=False)
 
     def remember_head(self, ns: str, checkpoint_id: str, head: Head) -> None:
-        """These are the references of a checkpoint."""
+        """Note where the values of a checkpoint are stored: the next one inherits most of them."""
         self.heads[ns, checkpoint_id] = head
         self.heads.move_to_end((ns, checkpoint_id))
         while len(self.heads) > MOST_HEADS:
