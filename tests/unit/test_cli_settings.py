@@ -128,19 +128,24 @@ def test_each_command_and_option_has_help_in_both_languages() -> None:
     assert all(re.search("[\u4e00-\u9fff]", one) for one in CHINESE.values())
 
 
+@pytest.mark.parametrize("columns", [70, 80])
 @pytest.mark.parametrize(
-    "command", ["", "demo", "run", "resume", "runs", "serve", "worker", "forget", "import"]
+    "command", ["", "demo", "run", "resume", "runs", "metrics", "serve", "worker", "forget", "import"]
 )
-def test_a_line_of_chinese_help_is_no_wider_than_the_terminal(
-    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_line_of_chinese_help_is_no_wider_than_the_terminal_and_cuts_no_word(
+    command: str, columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("ADJOURN_LANG", "zh")
     assert main([*command.split(), "--help"]) == 0
     said = capsys.readouterr().out
     assert "选项：" in said
     assert "\x00" not in said
-    assert max(map(cell_len, said.splitlines())) <= 80
+    assert max(map(cell_len, said.splitlines())) <= columns
+    assert not re.search(r"^ *[，。、；：）]", said, re.MULTILINE)
+    words = {one for text in CHINESE.values() for one in re.findall(r"[!-~]+", text)}
+    broken = re.findall(r"([!-~]+)\n +([!-~]+)", said)
+    assert [one for one in broken if "".join(one) in words and not one[0].endswith("-")] == []
 
 
 NAMES = {"run", "step", "thread", "graph", "store", "by", "of", "who", "id", "file", "owner"}

@@ -41,14 +41,14 @@ CHINESE: dict[str, str] = {
     "The database, as a SQLAlchemy URL.": "数据库，写成 SQLAlchemy 的 URL。",
     "The graph, or a function that builds it: FILE.py:NAME or module:NAME. "
     "Without: [tool.adjourn] app in ./pyproject.toml.": (
-        "图，或构建它的函数： FILE.py:NAME 或 module:NAME；不给则取 ./pyproject.toml 中 [tool.adjourn] 的 app。"
+        "图，或构建它的函数：FILE.py:NAME 或 module:NAME；不给则取 ./pyproject.toml 中 [tool.adjourn] 的 app。"
     ),
     "Answer a run's questions and go on, or try a failed run again.\n\n"
     "ID is a question's id, or the unique beginning of one. Without answers it asks on a terminal.": (
         "回答运行的问题并继续，或重试失败的运行。\n\n"
-        "ID 是问题的 id ，或其唯一的开头。不给回答时，在终端上询问。"
+        "ID 是问题的 id，或其唯一的开头。不给回答时，在终端上询问。"
     ),
-    "A run's id, or the unique beginning of one.": "运行的 id ，或其唯一的开头。",
+    "A run's id, or the unique beginning of one.": "运行的 id，或其唯一的开头。",
     "Let this call run as it is.": "按原样执行这个调用。",
     "Let it run with this argument changed.": "改动这个参数后执行。",
     "Never run this call.": "不执行这个调用。",
@@ -73,9 +73,9 @@ CHINESE: dict[str, str] = {
     "Only those with a number above N.": "只要编号大于 N 的。",
     "Go on until the run waits or ends, whoever drives it.": "一直跟随，直到运行停下或结束，无论由谁执行。",
     "Report on many runs: steps, stop reasons, questions, failing and slow tools, tokens, cost.": (
-        "汇总多次运行：步数、停止原因、问题、失败和缓慢的工具、 token、费用。"
+        "汇总多次运行：步数、停止原因、问题、失败和缓慢的工具、token、费用。"
     ),
-    "Only runs begun since: 7d, 12h, 2026-11-01. Without: all.": "只计此后开始的运行： 7d、 12h、 2026-11-01；不给则全部。",
+    "Only runs begun since: 7d, 12h, 2026-11-01. Without: all.": "只计此后开始的运行：7d、12h、2026-11-01；不给则全部。",
     "Only runs of this graph.": "只计这个图的运行。",
     "Only runs that called this tool, and its calls.": "只计调用过这个工具的运行，及其调用。",
     "Print the machine of the app's graph as mermaid text, and its tools with what they do.": (
@@ -114,9 +114,9 @@ CHINESE: dict[str, str] = {
         "在回环地址上不需要令牌，由 --by 说明谁在回答。收到 SIGTERM 时，做完手上的步骤并交还运行。"
     ),
     "Where to listen. Others than loopback need tokens.": "监听地址；回环以外的地址需要令牌。",
-    "The port; 0 takes a free one.": "端口； 0 表示任取一个空闲的。",
+    "The port; 0 takes a free one.": "端口；0 表示任取一个空闲的。",
     "Who may come in, one on each line: person: token. Also ADJOURN_TOKENS holds such lines.": (
-        "谁可以访问，每行一个 person: token； ADJOURN_TOKENS 也可以写这样的行。"
+        "谁可以访问，每行一个 person: token；ADJOURN_TOKENS 也可以写这样的行。"
     ),
     "A further name that the server is called by, behind a proxy; may be given again.": (
         "服务器在代理后面的另一个名称；可多次给出。"
@@ -126,7 +126,7 @@ CHINESE: dict[str, str] = {
     "Take old runs away. What works, waits or can be tried again stays, with its thread.": (
         "清理旧的运行。执行中、等待中或可重试的运行及其会话会保留。"
     ),
-    "Runs that ended so long ago: 30d, 12h, 90m.": "结束了这么久的运行： 30d、 12h、 90m。",
+    "Runs that ended so long ago: 30d, 12h, 90m.": "结束了这么久的运行：30d、12h、90m。",
     "So many newest runs of each thread stay.": "每个会话保留这么多次最新的运行。",
     "Failed runs go as well, and can then not be tried again.": "失败的运行也清理，之后不能再重试。",
     "Change nothing; say what would go.": "不作改动，只说明会删除什么。",
@@ -140,13 +140,15 @@ CHINESE: dict[str, str] = {
         "迁入 LangGraph 自带的 SqliteSaver 或 PostgresSaver 中的会话，原处不变。"
     ),
     "Ids of conversations; or --all.": "会话的 id；或用 --all。",
-    "Their database: sqlite:///FILE or postgresql://....": "它们的数据库： sqlite:///FILE 或 postgresql://...。",
+    "Their database: sqlite:///FILE or postgresql://....": "它们的数据库：sqlite:///FILE 或 postgresql://...。",
     "Every thread of it.": "其中的所有会话。",
 }
 HEADINGS = {"Usage": "用法", "Arguments": "参数", "Options": "选项", "Commands": "命令"}
 
-# Behind each character that is two columns wide while the parser breaks lines: it counts characters.
-_SECOND = "\x00"
+# The parser counts characters and breaks lines at spaces. So each character that is two columns wide has a second one behind
+# it: a space, or where no line may end, this.
+_NO_BREAK = "\x00"
+_BOUND = frozenset("，。、；：） ")  # no line begins with it
 
 
 def in_chinese(command: Any, params: Iterable[Any]) -> None:
@@ -160,11 +162,17 @@ def in_chinese(command: Any, params: Iterable[Any]) -> None:
 
 
 def _shown(get_help: Callable[[Any], str], context: Any) -> str:
-    words = get_help(context).replace(_SECOND, "")
+    words = re.sub(r"([\u1100-\uffff]) ", r"\1", get_help(context))
+    words = words.replace(_NO_BREAK, "")
     return re.sub(
         f"^({'|'.join(HEADINGS)}):", lambda found: f"{HEADINGS[found[1]]}：", words, flags=re.MULTILINE
     )
 
 
 def _measured(words: str) -> str:
-    return "".join(f"{one}{_SECOND}" if unicodedata.east_asian_width(one) in "WF" else one for one in words)
+    return "".join(
+        one + (_NO_BREAK if one == "（" or following in _BOUND else " ")
+        if unicodedata.east_asian_width(one) in "WF"
+        else one
+        for one, following in zip(words, f"{words[1:]} ", strict=True)
+    )
