@@ -157,6 +157,11 @@ class ShopError(Exception):
     """The error of an SDK, which hides its client's."""
 
 
+def by_urllib(port):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", b"x", timeout=5) as response:
+        response.read()
+
+
 def by_sdk(port):
     try:
         httpx.post(f"http://127.0.0.1:{port}/", timeout=5)
@@ -183,7 +188,7 @@ def in_a_task_group(port):
 
 CLIENTS = {
     "requests": lambda port: requests.post(f"http://127.0.0.1:{port}/", timeout=5),
-    "urllib": lambda port: urllib.request.urlopen(f"http://127.0.0.1:{port}/", b"x", timeout=5).read(),
+    "urllib": by_urllib,
     "httpx": lambda port: httpx.post(f"http://127.0.0.1:{port}/", timeout=5),
     "openai": by_openai,
     "an SDK": by_sdk,
