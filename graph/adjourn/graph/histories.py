@@ -53,9 +53,8 @@ def begin_with(
             )
         last = history.pop()
         words = str(last.text)
-        if beside := _beside_text(
-            last
-        ):  # a run's message is its text: an image goes before it, as a message of its own
+        # a run's message is its text: an image goes before it, as a message of its own
+        if beside := _beside_text(last):
             history.append(last.model_copy(update={"content": beside}))
     language = language_of(words)
 

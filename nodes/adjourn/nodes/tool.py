@@ -266,8 +266,9 @@ def tool(
     - `effect`: `"read"` or `"write"`, or a function of the arguments that says which. Undeclared is a write.
     - `timeout_s`: the limit of one attempt, in seconds; None: no limit.
     - `ask_for`: parameters that a person fills when the model leaves them out.
-    - `confirm`: needs agreement before it runs: True, a sentence with `{parameters}` that are filled in, such sentences
-      by language (`{"en": ..., "zh": ...}`; the first is for runs in any other), or a function of the arguments that gives True or the whole sentence, which is shown as it is (None or False: no question).
+    - `confirm`: needs agreement before it runs: True, a sentence with `{parameters}` that are filled in, such sentences by
+      language (`{"en": ..., "zh": ...}`; the first is for runs in any other), or a function of the arguments that gives
+      True or the whole sentence, which is shown as it is (None or False: no question).
     - `parallel`: whether a read may run beside other reads.
     - `resource`: what it touches, for the order of reads behind a write that waits.
     - `idempotent`: a repeated write with the same idempotency key has no second effect.
