@@ -53,6 +53,28 @@ def test_c62_ctrl_c_waits_for_what_was_called_and_for_nothing_else():
     background.close()
 
 
+def test_c62_ctrl_c_in_the_moment_in_which_work_is_handed_over_cancels_it(monkeypatch):
+    handed_over, seen = asyncio.run_coroutine_threadsafe, []
+
+    def interrupted(*given: Any) -> Any:
+        monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", handed_over)
+        handed_over(*given)
+        raise KeyboardInterrupt
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            seen.append("wrote its end")
+
+    background = Background()
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        background.run(work())
+    assert seen == ["wrote its end"]
+    background.close()
+
+
 async def for_long(ended: threading.Event) -> None:
     while not ended.is_set():  # noqa: ASYNC110 - set by another thread
         await asyncio.sleep(0.01)

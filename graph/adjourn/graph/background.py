@@ -38,15 +38,15 @@ class Background:
         if problem is not None:
             work.close()
             raise UsageError(problem)
-        task: concurrent.futures.Future[asyncio.Task[Any] | None] = concurrent.futures.Future()
+        begun: concurrent.futures.Future[asyncio.Task[Any] | None] = concurrent.futures.Future()
 
         async def noted() -> T:
-            task.set_result(asyncio.current_task())
+            begun.set_result(asyncio.current_task())
             return await work
 
         loop = self._running_loop()
-        future = asyncio.run_coroutine_threadsafe(noted(), loop)
-        try:
+        try:  # Ctrl-C may come as soon as the work is handed over, before its future is here
+            future = asyncio.run_coroutine_threadsafe(noted(), loop)
             while not future.done():
                 if loop.is_closed() and not future.done():
                     raise UsageError(
@@ -55,9 +55,8 @@ class Background:
                 concurrent.futures.wait([future], timeout=LOOK_S)
             return future.result()
         except KeyboardInterrupt:
-            own = task.result()
-            future.cancel()  # it counts as cancelled at once; what it stands for must first write its end
-            asyncio.run_coroutine_threadsafe(_wait([own] if own else []), self._running_loop()).result()
+            if not loop.is_closed():
+                asyncio.run_coroutine_threadsafe(_cancel(begun), loop).result()
             raise
 
     def _why_not(self) -> str | None:
@@ -99,6 +98,14 @@ class Background:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+async def _cancel(begun: "concurrent.futures.Future[asyncio.Task[Any] | None]") -> None:
+    """Cancel the task and wait for its end. What was handed over before this was is begun by now, or never will be."""
+    own = begun.result() if begun.done() else None
+    if own is not None:
+        own.cancel()
+        await _wait([own])
 
 
 async def _wait(tasks: list["asyncio.Task[Any]"], timeout_s: float | None = None) -> None:
