@@ -249,8 +249,9 @@ def test_c85_a_caller_sees_their_questions_behind_those_of_many_others(serve, mo
     assert len(wang.get("/inbox").json()["questions"]) == 2
 
 
-def test_c85_mounted_in_another_application_its_page_and_api_are_at_its_path(tmp_path):
+def test_c85_mounted_in_another_application_its_page_and_api_are_at_its_path(tmp_path, monkeypatch):
     """Another framework does not open what is mounted: the error says who has to."""
+    monkeypatch.setattr(served_app, "HERE", tmp_path)
     with Runner(served_app.build(), f"sqlite:///{tmp_path}/adjourn.db") as runner:
         server = make_app(runner, Access(TOKENS, hosts=frozenset()))
 
