@@ -58,9 +58,10 @@ def test_c52_where_several_apply_the_first_of_the_list_counts():
 def test_c53_the_first_of_the_two_time_limits_ends_a_run(spent):
     at = Standing(steps=0, **spent)
     assert stop_reason(at, LIMITS) is StopReason.TIMEOUT
-    assert at.left_s(LIMITS) <= 0
-    assert Standing(0, active_s=3.0, wall_s=55.0).left_s(LIMITS) == 5.0
-    assert Standing(0, active_s=3.0).left_s(Limits(max_active_s=None)) is None
+    assert LIMITS.left_s(at.active_s, at.wall_s) <= 0
+    assert LIMITS.left_s(active_s=3.0, wall_s=55.0) == 5.0
+    assert LIMITS.left_s(active_s=9.0, wall_s=5.0) == 1.0
+    assert Limits(max_active_s=None).left_s(active_s=3.0, wall_s=0.0) is None
 
 
 def test_c53_cost_counts_like_tokens():

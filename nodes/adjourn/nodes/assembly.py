@@ -11,8 +11,8 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, NoReturn
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 from adjourn.checkpoints.json_data import check_data, too_deep
 from adjourn.nodes.kept import Kept
@@ -87,8 +87,7 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """What one chunk of a stream brought. An empty one (a ping, a chunk without choices) changes nothing."""
 
     text: str = ""
@@ -326,7 +325,7 @@ class Assembler:
             before.usage.then(piece.usage) if before.usage and piece.usage else piece.usage or before.usage
         )
         finish, model = piece.finish or before.finish, piece.model or before.model
-        self._last = replace(before, finish=finish, usage=usage, model=model)
+        self._last = before._replace(finish=finish, usage=usage, model=model)
 
     def finish(self) -> Turn:
         """The whole turn. Arguments are parsed here, once. Safe to call again: the same result."""

@@ -69,6 +69,12 @@ class Limits:
         """Whether what child runs spend matters."""
         return self.max_total_tokens is not None or self.max_cost is not None
 
+    def left_s(self, active_s: float, wall_s: float) -> float | None:
+        """Seconds until the first of the two time limits of a run that has worked, and is, so old; None: it has none."""
+        active = None if self.max_active_s is None else self.max_active_s - active_s
+        wall = None if self.max_wall_s is None else self.max_wall_s - wall_s
+        return active if wall is None else wall if active is None else min(active, wall)
+
     def is_spent(self, tokens: int, cost: float) -> bool:
         """Whether a run that has spent so much may spend no more."""
         return _reached(tokens, self.max_total_tokens) or _reached(cost, self.max_cost)
@@ -101,14 +107,6 @@ class Standing:
     sent_back: int = 0
     protocol_errors: int = 0
 
-    def left_s(self, limits: Limits) -> float | None:
-        """Seconds until the first of the two time limits; None: there is none."""
-        ends = (
-            None if limits.max_active_s is None else limits.max_active_s - self.active_s,
-            None if limits.max_wall_s is None else limits.max_wall_s - self.wall_s,
-        )
-        return min((one for one in ends if one is not None), default=None)
-
 
 def _reached(value: float, limit: float | None) -> bool:
     return limit is not None and value >= limit
@@ -116,7 +114,7 @@ def _reached(value: float, limit: float | None) -> bool:
 
 # Where several apply, the first one counts (C-52). A cancel comes before all of them: it is a signal, no limit.
 STOPS: Mapping[StopReason, Callable[[Standing, Limits], bool]] = {
-    StopReason.TIMEOUT: lambda at, limits: _reached(0.0, at.left_s(limits)),
+    StopReason.TIMEOUT: lambda at, limits: _reached(0.0, limits.left_s(at.active_s, at.wall_s)),
     StopReason.BUDGET_SPENT: lambda at, limits: at.spent_above or limits.is_spent(at.tokens, at.cost),
     StopReason.LOOP_DETECTED: lambda at, _: at.looped,
     StopReason.TOO_MANY_FAILS: lambda at, limits: _reached(at.fails_in_row, limits.max_fails_in_row),

@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -101,16 +101,17 @@ class Keyring:
 
     def digest(self, name: str, arguments: Mapping[str, Any] | None) -> str:
         """The same for two calls of one tool with the same arguments, whatever the order of their keys (C-54)."""
-        return self.digests(name, arguments)[0]
+        return next(self._digests(name, arguments))
 
     def digests(self, name: str, arguments: Mapping[str, Any] | None) -> list[str]:
         """The digest under each key, the newest first, and at last the one without a key."""
+        return list(self._digests(name, arguments))
+
+    def _digests(self, name: str, arguments: Mapping[str, Any] | None) -> Iterator[str]:
         same = _in_order([name, self._stable(arguments)]).encode()
-        keyed = [
-            f"{name}:{hmac.digest(key, same, 'sha256').hex()[: DIGEST_LENGTH - _NAME_LENGTH - 1]}"
-            for name, key in self._digesting.items()
-        ]
-        return [*keyed, hashlib.sha256(same).hexdigest()[:DIGEST_LENGTH]]
+        for of, key in self._digesting.items():
+            yield f"{of}:{hmac.digest(key, same, 'sha256').hex()[: DIGEST_LENGTH - _NAME_LENGTH - 1]}"
+        yield hashlib.sha256(same).hexdigest()[:DIGEST_LENGTH]
 
     def _stable(self, arguments: Mapping[str, Any] | None) -> Any:
         # sealing twice gives two texts: the digest is of what was sealed

@@ -27,7 +27,7 @@ async def standing_of(counters: Counters, steps: int, run: RunContext, limits: L
 
 def left_s(counters: Counters, run: RunContext, limits: Limits) -> float | None:
     """Seconds until the run's time is over; None: it has no end."""
-    return Standing(0, run.clock.worked_ms() / 1000, wall_s(counters, run)).left_s(limits)
+    return limits.left_s(run.clock.worked_ms() / 1000, wall_s(counters, run))
 
 
 def wall_s(counters: Counters, run: RunContext) -> float:
