@@ -120,6 +120,8 @@ class Codec:
                 return orjson.dumps(value).decode()
             except TypeError:  # an integer beyond 64 bits or a lone surrogate: tagged below
                 pass
+        elif placer and type(value) is list and are_storable(value):  # as below, of what nodes write mostly
+            return dump(tagged("messages", placer.place(value)))
         try:
             return dump(_Packing(self, placer).pack(value))
         except (TypeError, ValueError) as error:  # JSON has its own bounds, and tags take levels too
@@ -204,7 +206,7 @@ class _Packing:
         return self._pack_object(value)
 
     def _pack_list(self, value: list[Any]) -> Json:
-        if self.placer and value and all(is_storable(member) for member in value):
+        if self.placer and value and are_storable(value):
             return tagged("messages", self.placer.place(value))
         return [self.pack(member) for member in value]
 
@@ -275,6 +277,11 @@ class _Unpacking:
 def is_storable(value: object) -> bool:
     """Whether a value is a message that has a row: `RemoveMessage` is an instruction and has none."""
     return isinstance(value, BaseMessage) and value.type != "remove"
+
+
+def are_storable(values: Iterable[object]) -> bool:
+    """Whether all of them are."""
+    return all(map(is_storable, values))
 
 
 def is_unicode(text: str) -> bool:

@@ -63,9 +63,10 @@ class Statement:
     def ask_rows(self, connection: Connection, values: Mapping[str, Any]) -> Asked[list[Row]]:
         """`rows`, sent now and read when the result is called."""
         compiled = self._for(connection)
-        if together := _together(connection):
+        together = _together(connection) if compiled.is_collected else None
+        if together:
             together.go(connection)
-        cursor = _cursor(connection)
+        cursor = _cursor(connection, compiled)
         try:
             cursor.execute(compiled.text, compiled.in_order(values))
             if together is None:  # SQLite looks for a row when it is fetched: later changes would be in it
@@ -99,18 +100,7 @@ class Statement:
     def send(self, connection: Connection, values: Mapping[str, Any]) -> Callable[[], int]:
         """`change`, sent without waiting: the result gives the count, once the statements of the block are through."""
         compiled = self._for(connection)
-        row = compiled.in_order(values)
-        together = _together(connection)
-        if together and together.takes(compiled, [row], connection):
-            return _not_counted
-        if together:
-            together.ends = False  # its count may be looked at: before COMMIT
-        cursor = _cursor(connection)
-        try:
-            cursor.execute(compiled.text, row)
-        except Exception as error:
-            raise translated(connection, compiled.text, error) from error
-        return lambda: int(cursor.rowcount)
+        return _send(compiled, compiled.in_order(values), connection)
 
     def meet(
         self, connection: Connection, values: Mapping[str, Any], or_else: Check, *, row: str = ""
@@ -123,19 +113,19 @@ class Statement:
         block meets several.
         """
         compiled = self._for(connection)
-        together = _together(connection)
-        if together and together.ends:
+        if compiled.is_collected and (together := _together(connection)) and together.ends:
             together.meets(compiled, compiled.in_order(values), row, connection)
             return _was_met
         if not compiled.table:
             asked = self.ask_rows(connection, values)
             return lambda: None if asked() else or_else()
-        count = self.send(connection, values)
+        count = _send(compiled, compiled.in_order(values), connection)
         return lambda: None if count() > 0 else or_else()
 
     def insert_one(self, connection: Connection, values: Mapping[str, Any]) -> int:
         """Insert a row that the database numbers; its number. Drivers tell it, psycopg where it is asked for."""
-        compiled, cursor = self._for(connection), _cursor(connection)
+        compiled = self._for(connection)
+        cursor = _cursor(connection, compiled)
         try:
             cursor.execute(compiled.text, compiled.in_order(values))
             return int(cursor.fetchone()[0] if connection.dialect.name == "postgresql" else cursor.lastrowid)
@@ -144,16 +134,22 @@ class Statement:
 
     def change_many(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert, update or delete once per row; no row, no statement."""
-        if len(rows) <= 1:  # drivers prepare for many, which takes longer than one
-            for row in rows:
-                self.send(connection, row)
-            return
         compiled = self._for(connection)
-        given = [compiled.in_order(row) for row in rows]
-        together = _together(connection)
+        self._change_rows(connection, compiled, list(map(compiled.in_order, rows)))
+
+    def insert_rows(self, connection: Connection, rows: Sequence[Row]) -> None:
+        """`change_many`, for an INSERT of rows whose values stand in the order of the table's columns."""
+        self._change_rows(connection, self._for(connection), rows)
+
+    def _change_rows(self, connection: Connection, compiled: "_Compiled", given: Sequence[Row]) -> None:
+        if len(given) <= 1:  # drivers prepare for many, which takes longer than one
+            for row in given:
+                _send(compiled, row, connection)
+            return
+        together = _together(connection) if compiled.is_collected else None
         if together and together.takes(compiled, given, connection):
             return
-        cursor = _cursor(connection)
+        cursor = _cursor(connection, compiled)
         try:
             if compiled.of_rows is None:
                 cursor.executemany(compiled.text, given)
@@ -173,6 +169,19 @@ class Statement:
         return compiled
 
 
+def _send(compiled: "_Compiled", row: Row, connection: Connection) -> Callable[[], int]:
+    if compiled.is_collected and (together := _together(connection)):
+        if together.takes(compiled, [row], connection):
+            return _not_counted
+        together.ends = False  # its count may be looked at: before COMMIT
+    cursor = _cursor(connection, compiled)
+    try:
+        cursor.execute(compiled.text, row)
+    except Exception as error:
+        raise translated(connection, compiled.text, error) from error
+    return lambda: int(cursor.rowcount)
+
+
 def word(state: StrEnum) -> sa.ColumnElement[str]:
     """One of our own words, written into the statement in place of a parameter, so that a prepared statement can use a
     partial index."""
@@ -185,8 +194,10 @@ def kept(connection: Connection) -> AbstractContextManager[object]:
     return connection.begin_nested() if connection.dialect.name == "postgresql" else nullcontext()
 
 
-@contextmanager
-def in_one_go(connection: Connection, *, ends: bool = False) -> Iterator[None]:
+_ONE_BY_ONE: AbstractContextManager[None] = nullcontext()
+
+
+def in_one_go(connection: Connection, *, ends: bool = False) -> AbstractContextManager[None]:
     """Send the statements of the block without waiting for each one's answer, where the driver can.
 
     Inside the block `change` knows no count. The count of `send` (of updates and deletes) and the rows of `ask` are known
@@ -196,10 +207,15 @@ def in_one_go(connection: Connection, *, ends: bool = False) -> Iterator[None]:
     `ends`: COMMIT is sent along, and takes effect if every `Statement.meet` of the block met its row. For a block after
     which the transaction reads and writes nothing more.
     """
+    dialect: Any = connection.dialect
+    if dialect.driver != "psycopg" or not dialect.loaded_dbapi.Pipeline.is_supported():  # libpq before 14
+        return _ONE_BY_ONE
+    return _pipelined(connection, ends=ends)
+
+
+@contextmanager
+def _pipelined(connection: Connection, *, ends: bool) -> Iterator[None]:
     driver: Any = connection.dialect.loaded_dbapi
-    if connection.dialect.driver != "psycopg" or not driver.Pipeline.is_supported():  # libpq before 14
-        yield
-        return
     info = connection.info  # it cannot be asked for any more when the connection is lost
     try:
         with ExitStack() as opened:
@@ -226,6 +242,8 @@ class _Compiled:
     """Which rows it changes; empty for a query."""
     inserts: bool
     """Whether it is an INSERT that brings nothing back."""
+    is_collected: bool
+    """Whether an `in_one_go` block may collect it: the driver is psycopg."""
     of_rows: Callable[[int], str] | None
     """The pattern that inserts so many rows at once; None: the driver's own way is no slower."""
     names: tuple[str, ...]
@@ -237,8 +255,6 @@ _TOGETHER = "adjourn_together"
 
 def _together(connection: Connection) -> "_Together | None":
     """What the open `in_one_go` block has collected; None: there is no block, or the driver cannot."""
-    if connection.dialect.driver != "psycopg":
-        return None
     found: _Together | None = connection.info.get(_TOGETHER)
     return found
 
@@ -303,7 +319,7 @@ class _Together:
             return
         self.go(connection)
         if self.ends:
-            _cursor(connection).execute("COMMIT", prepare=False)
+            _numbered(connection).execute("COMMIT", prepare=False)
 
     def _go(self, connection: Connection) -> None:
         if not self._parts and not self._met:
@@ -316,7 +332,7 @@ class _Together:
         values = [value for _, row in met for value in row]
         values += [value for _, rows in parts for row in rows for value in row]
         try:
-            _cursor(connection).execute(text, values)
+            _numbered(connection).execute(text, values)
         except Exception as error:
             raise translated(connection, text, error) from error
 
@@ -342,16 +358,21 @@ def _with_numbers(pattern: str) -> str:
     return re.sub("%%|%s", lambda one: "%" if one[0] == "%%" else f"${next(number)}", pattern)
 
 
-def _cursor(connection: Connection) -> Any:
+def _cursor(connection: Connection, compiled: _Compiled) -> Any:
     """A cursor that takes our texts as they are, in a transaction that has begun. It is closed by nobody: it goes with
     its last reader."""
+    if compiled.is_collected:
+        return _numbered(connection)
     driver: Any = connection.connection.dbapi_connection
-    if connection.dialect.driver != "psycopg":
-        return driver.cursor()
+    return driver.cursor()
+
+
+def _numbered(connection: Connection) -> Any:
+    """`_cursor`, on psycopg's connection."""
     if together := _together(connection):
         together.go_on(connection)
     begin(connection)
-    return _numbered_cursor()(driver)
+    return _numbered_cursor()(connection.connection.dbapi_connection)
 
 
 @functools.cache
@@ -383,6 +404,7 @@ def _compile(statement: sa.ClauseElement, dialect: sa.Dialect) -> _Compiled:
         in_order=_in_order(tuple(compiled.positiontup), fixed),
         table=changed.name if isinstance(changed, sa.Table) else "",
         inserts=inserts,
+        is_collected=numbers,
         # psycopg sends each row of an `executemany` by itself, at four times the price
         of_rows=_of_rows(pattern) if numbers and inserts else None,
         names=tuple(one.key for one in getattr(statement, "selected_columns", ())),

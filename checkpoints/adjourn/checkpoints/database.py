@@ -16,7 +16,7 @@ import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -194,26 +194,21 @@ class Database:
         if self._writer is None:
             with understood(), transaction(self.engine, "READ COMMITTED") as connection:
                 return work(connection)
-        with self._patience.holding(self._writer):
+        self.take(self._writer)
+        try:
             if self._is_closed:
                 raise StoreError("the database was closed; open it again")
             connection = self._writing_connection()
             self._be_patient(connection)
-
-            def timed(connection: Connection) -> T:
-                began = time.perf_counter()
-                try:
-                    return work(connection)
-                finally:
-                    self._took_s = time.perf_counter() - began
-
             if synced and self.synchronous != "FULL":
-                return self._write_synced(connection, timed)
-            return _in_transaction(connection, timed, waits=self._waits)
+                return self._write_synced(connection, work)
+            return self._in_transaction(connection, work)
+        finally:
+            self._writer.release()
 
-    def holding(self, lock: Any) -> AbstractContextManager[None]:
-        """Hold a lock around a transaction. Raises `NotNow` where a thread may not wait for it: see `short_writes`."""
-        return self._patience.holding(lock)
+    def take(self, lock: Any) -> None:
+        """Take the lock of a transaction. Raises `NotNow` where a thread may not wait for it: see `short_writes`."""
+        self._patience.take(lock)
 
     def _writing_connection(self) -> Connection:
         if not self._has_writing():
@@ -239,9 +234,29 @@ class Database:
         driver: Any = connection.connection.driver_connection
         driver.execute("PRAGMA synchronous=FULL")
         try:
-            return _in_transaction(connection, work)
+            return self._in_transaction(connection, work)
         finally:
             driver.execute(f"PRAGMA synchronous={self.synchronous}")
+
+    def _in_transaction(self, connection: Connection, work: Callable[[Connection], T]) -> T:
+        """One writing transaction on SQLite, begun and ended by the driver. Raises `NotNow` where it would have
+        to wait and may not.
+
+        SQLAlchemy's own transaction costs as much as a small INSERT; it joins in when `work` uses it.
+        """
+        driver: Any = connection.connection.dbapi_connection
+        try:
+            _begin_immediate(driver, waits=self._waits)
+            began = time.perf_counter()
+            try:
+                result = work(connection)
+            finally:
+                self._took_s = time.perf_counter() - began
+            _end(connection, driver.commit, connection.commit)
+        except BaseException:
+            _end(connection, driver.rollback, connection.rollback)
+            raise
+        return result
 
     async def aread(self, work: Callable[[Connection], T]) -> T:
         """`read`, on a worker thread."""
@@ -393,23 +408,6 @@ def _to_wal(connection: sqlite3.Connection) -> None:
             if "locked" not in str(error) or time.monotonic() > end:
                 raise
             time.sleep(0.01)
-
-
-def _in_transaction(connection: Connection, work: Callable[[Connection], T], *, waits: bool = True) -> T:
-    """One writing transaction on SQLite, begun and ended by the driver. Raises `NotNow` where it would have
-    to wait and may not.
-
-    SQLAlchemy's own transaction costs as much as a small INSERT; it joins in when `work` uses it.
-    """
-    driver: sqlite3.Connection = connection.connection.driver_connection  # type: ignore[assignment]
-    try:
-        _begin_immediate(driver, waits=waits)
-        result = work(connection)
-        _end(connection, driver.commit, connection.commit)
-    except BaseException:
-        _end(connection, driver.rollback, connection.rollback)
-        raise
-    return result
 
 
 def _begin_immediate(driver: sqlite3.Connection, *, waits: bool) -> None:

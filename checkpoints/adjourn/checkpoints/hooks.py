@@ -81,19 +81,7 @@ class Outbox(Protocol):
         ...
 
 
-def fence_of(config: RunnableConfig) -> Fence | None:
-    """The fence that a config carries."""
-    found: Fence | None = config.get("configurable", {}).get(FENCE)
-    return found
-
-
-def outbox_of(config: RunnableConfig) -> Outbox | None:
-    """The outbox that a config carries."""
-    found: Outbox | None = config.get("configurable", {}).get(OUTBOX)
-    return found
-
-
-def is_frozen(config: RunnableConfig) -> bool:
-    """Whether nobody changes messages in place: see `Outbox.frozen`."""
-    outbox = outbox_of(config)
-    return outbox is not None and outbox.frozen
+def hooks_of(config: RunnableConfig) -> tuple[Fence | None, Outbox | None]:
+    """The fence and the outbox that a config carries."""
+    named = config.get("configurable", {})
+    return named.get(FENCE), named.get(OUTBOX)

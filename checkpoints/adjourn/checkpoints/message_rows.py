@@ -84,7 +84,7 @@ def to_row(message: BaseMessage, codec: "Codec") -> MessageRow:
     rest: dict[str, Json] = _class_mark(kind)
     content = _content(fields.get("content"), rest, codec)
     calls = fields.get("tool_calls")
-    message_id, name, call_id = (_short(fields.get(one), one, rest, codec) for one in _IDS)
+    message_id, name, call_id = [_short(fields.get(one), one, rest, codec) for one in _IDS]
     _add_rest(message, rest, codec)
     columns = (
         message_id,

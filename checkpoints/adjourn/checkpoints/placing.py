@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage
 from sqlalchemy.engine import Connection
 
 from adjourn.checkpoints import statements
-from adjourn.checkpoints.codec import Codec, is_storable, is_stored_plainly
+from adjourn.checkpoints.codec import Codec, are_storable, is_storable, is_stored_plainly
 from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.message_rows import to_row
 from adjourn.checkpoints.stored_json import Json, Ranges, compress, dump, parse, tagged
@@ -54,14 +54,14 @@ class Placing:
         self._codec = codec
         self._frozen = frozen
         self._channel = ""
-        self._messages: list[dict[str, Any]] = []
+        self._messages: list[tuple[Any, ...]] = []
         self._values: list[dict[str, Any]] = []
         self.names_old_rows = False  # whether a row of an earlier transaction was named
 
     def insert(self, connection: Connection) -> None:
         """Insert the new rows."""
         if self._messages:
-            statements.insert_message.change_many(connection, self._messages)
+            statements.insert_message.insert_rows(connection, self._messages)
         if self._values:
             statements.insert_channel_value.change_many(connection, self._values)
 
@@ -93,7 +93,7 @@ class Placing:
         placed = self._memory.lists.get((self._ns, self._channel)) or PlacedList()
         known = placed.unchanged(value, frozen=self._frozen)
         added = value[known:]
-        if not all(is_storable(member) for member in added):
+        if not are_storable(added):
             return None
         if known < len(placed.entries):
             placed.cut(known)
@@ -139,7 +139,7 @@ class Placing:
         seq = self._memory.message_hashes.get(row.hash)
         if seq is None:
             seq = self._memory.message_numbers.take((self._ns, self._channel, "whole"))
-            self._messages.append({"thread": self._thread, "seq": seq, **row._asdict()})
+            self._messages.append((self._thread, seq, *row))
         else:
             self.names_old_rows = True
         return self._memory.remember_message(message, seq, row.hash, frozen=self._frozen)

@@ -2,8 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import WRITES_IDX_MAP, ChannelVersions, Checkpoint, CheckpointMetadata
@@ -14,7 +13,7 @@ from adjourn.checkpoints.codec import Codec, is_unicode
 from adjourn.checkpoints.compiled import Check
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import UsageError
-from adjourn.checkpoints.hooks import is_frozen
+from adjourn.checkpoints.hooks import Outbox
 from adjourn.checkpoints.placing import Placing, continue_blocks
 from adjourn.checkpoints.stored_json import copied, dump, parse
 from adjourn.checkpoints.thread_memory import Head, Reference, ThreadMemory
@@ -25,8 +24,7 @@ TOUCH_EVERY_S = 1.0  # threads.updated_at is indexed: moving it with every put c
 _IN_COLUMNS = frozenset({"id", "ts", "channel_values", "channel_versions", "versions_seen"})
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
+class Where(NamedTuple):
     """Which thread, namespace and checkpoint a config names. `checkpoint_id` None: the newest."""
 
     thread_id: str
@@ -50,8 +48,7 @@ class Where:
         return {"thread_id": self.thread_id, "ns": self.ns, "checkpoint_id": self.checkpoint_id}
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointPut:
+class CheckpointPut(NamedTuple):
     """A checkpoint to be stored behind the one that `where` names."""
 
     where: Where
@@ -79,7 +76,7 @@ class CheckpointPut:
         statements.put_checkpoint.send(connection, row)
         head = Head(dict(self.checkpoint["channel_versions"]), references)
         memory.remember_head(self.where.ns, self.checkpoint["id"], head)
-        memory.let_go(max((len(placed.entries) for placed in memory.lists.values()), default=0))
+        memory.let_go()
         return check
 
     def _touch(self, connection: Connection, memory: ThreadMemory, thread: int) -> Check:
@@ -154,8 +151,7 @@ def _stale() -> None:
     raise StaleMemory
 
 
-@dataclass(frozen=True, slots=True)
-class WritesPut:
+class WritesPut(NamedTuple):
     """What a task wrote behind the checkpoint that `where` names."""
 
     where: Where
@@ -166,11 +162,16 @@ class WritesPut:
 
     @classmethod
     def of(
-        cls, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+        cls,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str,
+        outbox: Outbox | None,
     ) -> "WritesPut":
         """What LangGraph hands over. It may be stored a moment later, when the checkpoint comes: a reducer that adds to
         what it is given, in place, adds nothing to it."""
-        frozen = is_frozen(config)
+        frozen = outbox is not None and outbox.frozen
         kept = writes if frozen else [(channel, _own(value)) for channel, value in writes]
         return cls(Where.of(config), kept, task_id, task_path, frozen)
 

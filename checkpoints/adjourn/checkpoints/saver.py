@@ -28,7 +28,7 @@ from adjourn.checkpoints.codec import Codec
 from adjourn.checkpoints.compiled import in_one_go
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.delta_history import read_delta_history
-from adjourn.checkpoints.hooks import Held, Ride, fence_of, is_frozen, outbox_of
+from adjourn.checkpoints.hooks import Fence, Held, Ride, hooks_of
 from adjourn.checkpoints.put_rows import CheckpointPut, Where, WritesPut
 from adjourn.checkpoints.reading import CheckpointRow, ThreadReader
 from adjourn.checkpoints.riding import Riders, may_ride
@@ -183,10 +183,10 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         new_versions: ChannelVersions,
     ) -> tuple[RunnableConfig, Ride | None]:
         where = Where.of(config)
-        put = CheckpointPut(
-            where, checkpoint, get_checkpoint_metadata(config, metadata), new_versions, is_frozen(config)
-        )
-        ride = self._writer.put(config, put)
+        fence, outbox = hooks_of(config)
+        told = get_checkpoint_metadata(config, metadata)
+        put = CheckpointPut(where, checkpoint, told, new_versions, outbox is not None and outbox.frozen)
+        ride = self._writer.put(put, fence, outbox)
         named = {"thread_id": where.thread_id, "checkpoint_ns": where.ns, "checkpoint_id": checkpoint["id"]}
         return {"configurable": named}, ride
 
@@ -198,24 +198,25 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         Storing a task's writes again changes nothing, except for errors, interrupts and answers, which are
         replaced.
         """
-        put = WritesPut.of(config, writes, task_id, task_path)
+        fence, outbox = hooks_of(config)
+        put = WritesPut.of(config, writes, task_id, task_path, outbox)
         work = partial(put.send, codec=self.codec)
-        if _is_held(config, work):
+        if outbox is not None and outbox.hold(work):
             return
-        riders = self._riders(config, put)
+        riders = self._riders(fence, put)
         if riders is None or not riders.carry(work):
-            self._writer.writes(config, put.where.thread_id, [work])
+            self._writer.writes(fence, put.where.thread_id, [work])
 
-    def _riders(self, config: RunnableConfig, put: WritesPut) -> Riders | None:
+    def _riders(self, fence: Fence | None, put: WritesPut) -> Riders | None:
         """Those who wait for the next put of this thread, if these writes may join them."""
-        if fence_of(config) is not None or not may_ride(put.writes, put.task_path):
+        if fence is not None or not may_ride(put.writes, put.task_path):
             return None  # another owner's put would not ask this one's fence
         return self._memories.of(put.where.thread_id).riders
 
     def store_held(self, config: RunnableConfig, held: Sequence[Held]) -> None:
         """Store writes that no put came for: the graph stopped at an interrupt, or failed."""
         if held:
-            self._writer.writes(config, Where.of(config).thread_id, held)
+            self._writer.writes(hooks_of(config)[0], Where.of(config).thread_id, held)
 
     # Whole threads
 
@@ -292,12 +293,13 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """`put_writes`, on a worker thread."""
-        put = WritesPut.of(config, writes, task_id, task_path)
+        fence, outbox = hooks_of(config)
+        put = WritesPut.of(config, writes, task_id, task_path, outbox)
         work = partial(put.send, codec=self.codec)
-        if _is_held(config, work):
+        if outbox is not None and outbox.hold(work):
             return
-        store = partial(self._writer.writes, config, put.where.thread_id, [work])
-        riders = self._riders(config, put)
+        store = partial(self._writer.writes, fence, put.where.thread_id, [work])
+        riders = self._riders(fence, put)
         if riders is None or not await riders.acarry(work, partial(self.database.begin, store)):
             await self.database.arun(store, writes=True)
 
@@ -320,11 +322,6 @@ class SQLAlchemySaver(BaseCheckpointSaver[int]):
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """`delete_for_runs`, on a worker thread."""
         await self.database.arun(partial(self.delete_for_runs, run_ids), writes=True)
-
-
-def _is_held(config: RunnableConfig, writes: Held) -> bool:
-    outbox = outbox_of(config)
-    return outbox is not None and outbox.hold(writes)
 
 
 def _first_page(

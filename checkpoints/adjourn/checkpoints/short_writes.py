@@ -9,9 +9,9 @@ import asyncio
 import contextvars
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -28,15 +28,10 @@ class Patience(threading.local):
 
     waits = True
 
-    @contextmanager
-    def holding(self, lock: Any) -> Iterator[None]:
-        """Hold a lock; raises `NotNow` when somebody else does and this thread may not wait."""
+    def take(self, lock: Any) -> None:
+        """Take a lock; raises `NotNow` when somebody else has it and this thread may not wait."""
         if not lock.acquire(blocking=self.waits):
             raise NotNow
-        try:
-            yield
-        finally:
-            lock.release()
 
 
 class Waiting(NamedTuple):

@@ -52,11 +52,17 @@ def tagged(tag: str, content: Json) -> Json:
 
 def copied(value: Any) -> Any:
     """The same lists and dicts, in containers of their own; anything else as it is."""
+    # most members are no containers, and a call for each would take longer than all the rest
     if type(value) is dict:
-        return {key: copied(member) for key, member in value.items()} if value else {}
+        return {
+            key: copied(member) if type(member) in _CONTAINERS else member for key, member in value.items()
+        }
     if type(value) is list:
-        return [copied(member) for member in value] if value else []
+        return [copied(member) if type(member) in _CONTAINERS else member for member in value]
     return value
+
+
+_CONTAINERS = (dict, list)
 
 
 def expand(ranges: Ranges) -> Iterator[int]:

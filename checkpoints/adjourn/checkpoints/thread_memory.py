@@ -71,10 +71,11 @@ class PlacedList:
 
     def append(self, entries: list[Remembered]) -> None:
         """Add messages that stand behind the ones that are known."""
-        self.entries += entries
-        self._messages += [entry.message for entry in entries]
-        self._fields += [entry.fields for entry in entries]
-        self._extras += [entry.extra for entry in entries]
+        for entry in entries:
+            self.entries.append(entry)
+            self._messages.append(entry.message)
+            self._fields.append(entry.fields)
+            self._extras.append(entry.extra)
         extend(self.ranges, [entry.seq for entry in entries])
 
     def cut(self, length: int) -> None:
@@ -141,7 +142,13 @@ class Numbers:
     def go_on(self, owner: Owner, used: int) -> None:
         """`stand`, for an owner in whose block no number above `used` is taken."""
         self.stand(owner, used)
-        self._use(used)
+        block = self.blocks[owner]
+        following = max(used + 1, self.next.get(block, 0))
+        if following <= block * BLOCK:
+            self.next[block] = following
+        else:
+            self.next.pop(block, None)
+        self.top = max(self.top, used)
 
     def take(self, owner: Owner) -> int:
         """The next number for this owner. A new one begins in the block of its channel in the root namespace."""
@@ -149,18 +156,8 @@ class Numbers:
         number = self.next.get(block)
         if number is None:  # its block is full, or it has none
             number = _block_of(self.top) * BLOCK + 1
-        self.stand(owner, number)
-        self._use(number)
+        self.go_on(owner, number)
         return number
-
-    def _use(self, number: int) -> None:
-        block = _block_of(number)
-        following = max(number + 1, self.next.get(block, 0))
-        if _block_of(following) == block:
-            self.next[block] = following
-        else:
-            self.next.pop(block, None)
-        self.top = max(self.top, number)
 
 
 def _block_of(number: int) -> int:
@@ -228,14 +225,20 @@ class ThreadMemory:
             self._young[id(message)] = known
         return known if known and known.is_unchanged(message) else None
 
-    def let_go(self, in_use: int) -> None:
-        """Let go of what was not met for long. `in_use`: messages of a whole channel."""
-        if len(self.message_hashes) + len(self.value_hashes) > max(MOST_ROWS, 2 * in_use):
+    def let_go(self, in_use: int = 0) -> None:
+        """Let go of what was not met for long. `in_use`: messages that were read just now."""
+        if max(len(self._young), len(self.moulds)) <= MOST_OBJECTS and self._hashes() <= MOST_ROWS:
+            return  # as mostly
+        in_use = max([in_use, *(len(placed.entries) for placed in self.lists.values())])
+        if self._hashes() > max(MOST_ROWS, 2 * in_use):
             self.forget()
         if len(self._young) > max(MOST_OBJECTS, 2 * in_use):
             self._old, self._young = self._young, {}
         if len(self.moulds) > max(MOST_OBJECTS, 2 * in_use):
             self.moulds.clear()
+
+    def _hashes(self) -> int:
+        return len(self.message_hashes) + len(self.value_hashes)
 
     def remember_list(self, ns: str, channel: str, placed: PlacedList) -> None:
         """Note which messages a channel held when it was stored last."""

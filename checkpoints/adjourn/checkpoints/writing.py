@@ -4,7 +4,6 @@ was in the way. What rides on a put is stored in its transaction.
 
 from collections.abc import Callable, Sequence
 
-from langchain_core.runnables import RunnableConfig
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
@@ -12,7 +11,7 @@ from adjourn.checkpoints import thread_ops
 from adjourn.checkpoints.codec import Codec
 from adjourn.checkpoints.compiled import Check, in_one_go, met_nothing
 from adjourn.checkpoints.database import Database, was_given_up
-from adjourn.checkpoints.hooks import Fence, Held, Ride, fence_of, outbox_of
+from adjourn.checkpoints.hooks import Fence, Held, Outbox, Ride
 from adjourn.checkpoints.put_rows import CheckpointPut
 from adjourn.checkpoints.riding import arrive
 from adjourn.checkpoints.short_writes import NotNow
@@ -21,7 +20,7 @@ from adjourn.checkpoints.thread_rows import StaleMemory
 
 ATTEMPTS = 5  # at one transaction, when another process wrote to the thread at the same moment
 
-Send = Callable[[Connection, ThreadMemory], Sequence[Check]]
+Send = Callable[[Connection], Sequence[Check]]
 Then = Callable[[Connection], None]
 
 
@@ -33,18 +32,19 @@ class Writer:
         self._codec = codec
         self._memories = memories
 
-    def put(self, config: RunnableConfig, put: CheckpointPut) -> Ride | None:
+    def put(self, put: CheckpointPut, fence: Fence | None, outbox: Outbox | None) -> Ride | None:
         """Store a checkpoint, and what waits for it: writes that ride, and what the outbox brings, which is given back.
 
         Riders that cannot be stored do the checkpoint no harm: they are their owners' to store.
         """
-        riders = self._memories.of(put.where.thread_id).riders.board()
+        memory = self._memories.of(put.where.thread_id)
+        riders = memory.riders.board()
         if not riders:
-            return self._put(config, put, ())
+            return self._put(put, fence, outbox, memory, ())
         try:
-            ride = self._put(config, put, [rider.work for rider in riders])
+            ride = self._put(put, fence, outbox, memory, [rider.work for rider in riders])
         except NotNow:
-            self._memories.of(put.where.thread_id).riders.wait_again(riders)
+            memory.riders.wait_again(riders)
             raise
         except BaseException as error:
             arrive(riders, stored=False)
@@ -53,21 +53,30 @@ class Writer:
         else:
             arrive(riders, stored=True)
             return ride
-        return self._put(config, put, ())
+        return self._put(put, fence, outbox, memory, ())
 
-    def _put(self, config: RunnableConfig, put: CheckpointPut, ridden: Sequence[Held]) -> Ride | None:
-        fence, outbox = fence_of(config), outbox_of(config)
+    def _put(
+        self,
+        put: CheckpointPut,
+        fence: Fence | None,
+        outbox: Outbox | None,
+        memory: ThreadMemory,
+        ridden: Sequence[Held],
+    ) -> Ride | None:
         ride: Ride | None = None
 
-        def send(connection: Connection, memory: ThreadMemory) -> list[Check]:
+        def send(connection: Connection) -> list[Check]:
             nonlocal ride
-            if outbox is None:
-                _check(fence, connection)
-            else:
+            checks: list[Check] = []
+            held = ridden
+            if outbox is not None:
                 ride = outbox.open(connection)
-            brought = () if ride is None else ride.held
-            checks = [] if ride is None else [ride.check]
-            checks += [held(connection, memory) for held in (*ridden, *brought)]
+                checks.append(ride.check)
+                held = (*ridden, *ride.held)
+            elif fence is not None:
+                fence.check(connection)
+            for writes in held:
+                checks.append(writes(connection, memory))
             checks.append(put.send(connection, memory, self._codec))
             if ride is not None:
                 checks += ride.write(connection)
@@ -77,21 +86,23 @@ class Writer:
             if ride is not None:
                 ride.stored()
 
-        self._transact(put.where.thread_id, send, stored)
+        self._transact(put.where.thread_id, memory, send, stored)
         return ride
 
-    def writes(self, config: RunnableConfig, thread_id: str, writes: Sequence[Held]) -> None:
+    def writes(self, fence: Fence | None, thread_id: str, writes: Sequence[Held]) -> None:
         """Store what tasks wrote."""
+        memory = self._memories.of(thread_id)
 
-        fence = fence_of(config)
-
-        def send(connection: Connection, memory: ThreadMemory) -> list[Check]:
-            _check(fence, connection)
+        def send(connection: Connection) -> list[Check]:
+            if fence is not None:
+                fence.check(connection)
             return [held(connection, memory) for held in writes]
 
-        self._transact(thread_id, send)
+        self._transact(thread_id, memory, send)
 
-    def _transact(self, thread_id: str, send: Send, stored: Callable[[], None] = lambda: None) -> None:
+    def _transact(
+        self, thread_id: str, memory: ThreadMemory, send: Send, stored: Callable[[], None] = lambda: None
+    ) -> None:
         """Run one writing transaction with the thread's memory; `stored` is called behind its COMMIT.
 
         The memory is dropped with the transaction, so it never knows what was not committed. When another
@@ -99,32 +110,33 @@ class Writer:
         """
         hopes = True  # that all is there which must be; else once more, to find out what is not
         for attempt in range(1, ATTEMPTS + 1):
-            memory = self._memories.of(thread_id)
-            with self._database.holding(memory.lock):
 
-                def work(connection: Connection, memory: ThreadMemory = memory, hopes: bool = hopes) -> None:
-                    if not hopes:  # one after the other, or among many writers none would come through
-                        thread_ops.hold(connection, thread_id)
-                    memory.texts = {}
-                    try:
-                        with in_one_go(connection, ends=hopes):
-                            checks = send(connection, memory)
-                    finally:
-                        memory.texts = None
-                    for check in checks:
-                        check()
-
+            def work(connection: Connection, hopes: bool = hopes) -> None:
+                if not hopes:  # one after the other, or among many writers none would come through
+                    thread_ops.hold(connection, thread_id)
+                memory.texts = {}
                 try:
-                    self._database.write_once(work)
-                except NotNow:
+                    with in_one_go(connection, ends=hopes):
+                        checks = send(connection)
+                finally:
+                    memory.texts = None
+                for check in checks:
+                    check()
+
+            self._database.take(memory.lock)
+            try:
+                self._database.write_once(work)
+            except NotNow:
+                raise
+            except BaseException as error:
+                memory.forget()
+                if attempt == ATTEMPTS or not _is_passing(error):
                     raise
-                except BaseException as error:
-                    memory.forget()
-                    if attempt == ATTEMPTS or not _is_passing(error):
-                        raise
-                    hopes = False
-                else:
-                    return stored()
+                hopes = False
+            else:
+                return stored()
+            finally:
+                memory.lock.release()
         return None
 
     def change_threads(self, thread_ids: Sequence[str], work: Then) -> None:
@@ -134,11 +146,6 @@ class Writer:
             with memory.lock:
                 memory.forget()
                 self._database.write(work)
-
-
-def _check(fence: Fence | None, connection: Connection) -> None:
-    if fence is not None:
-        fence.check(connection)
 
 
 def _is_passing(error: BaseException) -> bool:
