@@ -25,6 +25,10 @@ demo: .venv/.ready ## an assistant works on a bundled incident, and stops to ask
 	@$(BIN)/adjourn demo
 
 test: .venv/.ready ## all tests but the slow proofs
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 -m "not alone"
+	@$(BIN)/python -m pytest -m alone
+
+coverage: .venv/.ready ## the same, and which lines they miss: half as long again
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 -m "not alone" --cov --cov-report= --cov-fail-under=0
 	@$(BIN)/python -m pytest -m alone --cov --cov-append --cov-report=term
 
@@ -77,4 +81,4 @@ docs: .venv/.ready ## the documentation as a site, in build/docs/site
 format: .venv/.ready ## let ruff write the code its way
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-.PHONY: help setup demo test lint bench compared soak scale faults langgraph-tests crash build docs format
+.PHONY: help setup demo test coverage lint bench compared soak scale faults langgraph-tests crash build docs format
