@@ -56,12 +56,16 @@ _GIVEN_UP = frozenset({"40P01", "40001", 1213})
 
 def now() -> str:
     """The time as it is stored: ISO 8601, UTC, microseconds, `Z`."""
-    return format_time(datetime.now(UTC))
+    return _written(datetime.now(UTC))
 
 
 def format_time(moment: datetime) -> str:
     """An aware datetime as it is stored."""
-    return moment.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z"
+    return _written(moment.astimezone(UTC))
+
+
+def _written(moment: datetime) -> str:
+    return moment.isoformat(timespec="microseconds")[:26] + "Z"
 
 
 def later(time: str, seconds: float) -> str:
