@@ -6,15 +6,17 @@ process that drives (deltas, Ctrl-C, leases of its own, drains, keys that only i
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.lifecycle import RunStatus
-from adjourn.graph import Run, Runner
-from adjourn.graph.owning import _harmless
+from adjourn.graph import Run, Runner, expiring
+from adjourn.graph.behalf import Behalf
+from adjourn.graph.bound_graph import BoundGraph
+from adjourn.graph.owning import Owner
 from adjourn.graph.worker import Worker
 
 POLL_S = 0.01
@@ -26,25 +28,45 @@ class DetachedRunner(Runner):
     def __init__(self, graph: Any, store: str, **settings: Any) -> None:
         super().__init__(graph, store, **settings)
         self._elsewhere = Database(store) if isinstance(store, str) else store
-        self._hire = partial(Runner, graph, self._elsewhere, **settings)
-        self._waiting = 0
-        self._stop: asyncio.Event | None = None
+        hire = partial(Runner, graph, self._elsewhere, **settings)
+        self._owner = _OwnerElsewhere(self._owner.bound, hire, self.follow)
 
     async def recover(self, run_id: str, **settings: Any) -> Run:
         return await super().recover(run_id, **{**settings, "here": False})
 
-    async def _own(
-        self, begin: Any, on_event: Any, on_begun: Any = None, *, within: Any = None, here: bool | None = None
+    def close(self) -> None:
+        if self._elsewhere is not self.database:
+            self._elsewhere.close()
+        super().close()
+
+
+class _OwnerElsewhere(Owner):
+    """Begins runs, and waits for the worker that it lets drive them."""
+
+    def __init__(self, bound: BoundGraph, hire: Callable[[], Runner], follow: Callable[..., Any]) -> None:
+        super().__init__(bound)
+        self._hire = hire
+        self._follow = follow
+        self._waiting = 0
+        self._stop: asyncio.Event | None = None
+
+    async def own(
+        self,
+        begin: Any,
+        behalf: Behalf,
+        *,
+        within: Any = None,
+        here: bool | None = None,
+        short: bool = True,
     ) -> Run:
         if here:  # a cancel of a run that lost its owner
-            return await super()._own(begin, on_event, on_begun, within=within, here=True)
-        run = await super()._own(begin, on_event, on_begun, here=False)
-        hear = _harmless(on_event)
+            return await super().own(begin, behalf, within=within, here=True, short=short)
+        run = await super().own(begin, behalf, here=False, short=short)
         if run.status == RunStatus.RUNNING:
             async with self._worker():
-                async for event in self.follow(run.id, after=run.row.last_event):
-                    hear(event)
-        return await self.get(run.id)
+                async for event in self._follow(run.id, after=run.row.last_event):
+                    behalf.hear(event)
+        return await expiring.aread_current(self.bound.database, run.id)
 
     @asynccontextmanager
     async def _worker(self) -> AsyncIterator[None]:
@@ -65,8 +87,3 @@ class DetachedRunner(Runner):
     async def _work(self, stop: asyncio.Event) -> None:
         with self._hire() as driver:
             await Worker(driver, poll_s=POLL_S).work(stop)
-
-    def close(self) -> None:
-        if self._elsewhere is not self.database:
-            self._elsewhere.close()
-        super().close()

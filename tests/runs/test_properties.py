@@ -251,7 +251,9 @@ async def play(story: Story, url: str) -> Played:
         except Gone:
             await _overdue(url)
         finally:
-            await asyncio.gather(*(asyncio.wrap_future(one.ended) for one in list(runner._driving.values())))
+            await asyncio.gather(
+                *(asyncio.wrap_future(one.ended) for one in list(runner._owner._driving.values()))
+            )
             await asyncio.to_thread(world.wait_until_idle)
             await asyncio.to_thread(runner.close)
             await asyncio.to_thread(database.close)

@@ -74,14 +74,14 @@ async def test_c65_a_slow_listener_loses_deltas_and_no_stored_event(house, monke
     turns = [says([f"{n} " for n in range(30)], *calls), says([f"{n} " for n in range(30)])]
     runner = house.runner(turns)
     heard, ended = [], asyncio.Event()
-    drive = runner._drive
+    drive = runner._owner._drive
 
     async def driven(*given, **told):
         run = await drive(*given, **told)
         ended.set()
         return run
 
-    monkeypatch.setattr(runner, "_drive", driven)
+    monkeypatch.setattr(runner._owner, "_drive", driven)
     async with aclosing(runner.stream("go", run_id="run_l")) as events:
         async for event in events:
             heard.append(event)

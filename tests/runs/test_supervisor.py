@@ -579,7 +579,7 @@ async def test_c90_who_lost_the_run_above_makes_no_child_and_takes_none(team, kn
     def taken_over(connection):
         leases.claim(connection, "run_p", RunEvent.RECOVER, owner="new", lease_s=30, at_once=True)
         if known:  # the new owner has the child already
-            row = stale._new(runner.family.runner("search"), "search", "a", 1, "d1")
+            row = stale._new(runner.family.owner("search").bound, "search", "a", 1, "d1")
             starts.store(connection, replace(row, lease_owner="new"))
 
     await runner.database.awrite(taken_over)
@@ -639,7 +639,7 @@ async def test_a_specialist_that_begins_while_the_process_goes_is_handed_back(te
     with Runner(graph, f"sqlite:///{team.folder}/d.db") as runner:
         running = asyncio.create_task(runner.start("go"))
         await entered.wait()
-        runner._draining = True  # as `drain` does first; the step in hand goes on
+        runner._owner._draining = True  # as `drain` does first; the step in hand goes on
         go.set()
         run = await running
         rows = await runner.database.aread(lambda c: journal.list_runs(c, limit=None))

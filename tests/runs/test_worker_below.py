@@ -18,17 +18,17 @@ from pathlib import Path
 from langchain_core.messages import AIMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 from adjourn.graph import Specialist, build_supervisor, from_langgraph
-from adjourn.graph.owning import Owning
+from adjourn.graph.owning import Owner
 from adjourn.nodes import ScriptedModel, tool
 from adjourn.nodes.scripted import call, says
 
-drain = Owning.drain
+drain = Owner.drain
 
 async def going(self, *args):
     asyncio.get_running_loop().call_soon(Path("going").touch)  # when it has been told
     return await drain(self, *args)
 
-Owning.drain = going
+Owner.drain = going
 
 def act(what):
     with Path("effects").open("a") as out:

@@ -116,7 +116,7 @@ def test_c67_a_listener_that_leaves_does_not_stop_the_run(serve, tmp_path, caplo
     for _ in range(20):
         with api.stream("GET", f"/runs/{run['id']}/events") as response:
             next(frames(response))
-    until(lambda: not served.runner._broadcast._boxes)
+    until(lambda: not served.runner._owner.broadcast._boxes)
     assert [one for one in caplog.records if one.levelname in ("ERROR", "CRITICAL")] == []
     (tmp_path / "hold-check").unlink()
     assert until(lambda: api.get(f"/runs/{run['id']}").json()["status"] == "finished")

@@ -36,7 +36,7 @@ def app(url: str, effects: Path, *, questions: int = 1, lease_s: float = 30.0) -
     calls = [call("send", {"what": f"part {number}"}, id=f"c{number}") for number in range(questions)]
     model = ScriptedModel(turns=[says("", *calls), "all done", "as you like"], by_history=True)
     runner = Runner(build_react(model, [send]), url)
-    runner.lease_s = lease_s  # also one that is over at once, which it would not take
+    runner._owner.bound.lease_s = lease_s  # also one that is over at once, which it would not take
     return runner
 
 

@@ -20,6 +20,8 @@ from adjourn.checkpoints.errors import RunNotFound, WrongGraph
 from adjourn.checkpoints.lifecycle import ErrorCode, InterruptState, RunEvent, RunStatus, StopReason
 from adjourn.checkpoints.records import RunRow, shortened
 from adjourn.graph import starts
+from adjourn.graph.behalf import Behalf
+from adjourn.graph.bound_graph import BoundGraph, this_process
 from adjourn.graph.graph_parts import own_node
 from adjourn.graph.run import Run
 from adjourn.graph.run_log import Listener
@@ -33,7 +35,7 @@ from adjourn.nodes.texts import language_of, say
 from adjourn.nodes.tool_errors import SpecialistError, ToolError
 
 if TYPE_CHECKING:
-    from adjourn.graph.owning import Owning
+    from adjourn.graph.owning import Owner
 
 log = logging.getLogger("adjourn.run")
 
@@ -41,40 +43,35 @@ CALL_SHOWN = 120  # characters of a call's id in the id of its specialist's thre
 
 
 class Family:
-    """The specialists of one runner's graph, each with a runner of its own over the same store."""
+    """The specialists of one graph; the runs of each have an owner of their own, over the same store."""
 
-    def __init__(self, runner: "Owning") -> None:
-        self._runner = runner
-        self.database = runner.database
-        self.specialists: Specialists | None = specialists_of(runner.graph)
-        self._runners: dict[str, Owning] = {}
+    def __init__(self, owner: "Owner") -> None:
+        self._owner = owner
+        self.database = owner.bound.database
+        self.specialists: Specialists | None = specialists_of(owner.bound.graph)
+        self._owners: dict[str, Owner] = {}
 
-    def runner(self, name: str) -> "Owning":
-        """The runner of a specialist. Raises `KeyError` for a name that no specialist has."""
+    def owner(self, name: str) -> "Owner":
+        """What owns the runs of a specialist. Raises `KeyError` for a name that no specialist has."""
         if self.specialists is None:
             raise KeyError(name)
-        if name not in self._runners:
-            self._runners[name] = self._runner.like(self.specialists.graphs[name])
-        return self._runners[name]
+        if name not in self._owners:
+            self._owners[name] = self._owner.like(self.specialists.graphs[name])
+        return self._owners[name]
 
-    def at(self, run: RunRow, path: str) -> "Owning":
-        """The runner of the run of this family that has this `path`. Raises `WrongGraph` where the app has no such one."""
-        runner = self._runner
+    def at(self, run: RunRow, path: str) -> "Owner":
+        """What owns the run of this family that has this `path`. Raises `WrongGraph` where the app has no such specialist."""
+        owner = self._owner
         try:
             for name in path.removeprefix(run.path).strip("/").split("/"):
-                runner = runner.family.runner(name) if name else runner
+                owner = owner.family.owner(name) if name else owner
         except KeyError:
-            raise WrongGraph(run.id, path, self._runner.name) from None
-        return runner
+            raise WrongGraph(run.id, path, self._owner.bound.name) from None
+        return owner
 
-    def runners(self) -> Sequence["Owning"]:
+    def owners(self) -> Sequence["Owner"]:
         """Those that were used so far."""
-        return list(self._runners.values())
-
-    def close(self) -> None:
-        """Close them all."""
-        for one in self._runners.values():
-            one.close()
+        return list(self._owners.values())
 
 
 def child_id(parent_id: str, step: int, call_id: str) -> str:
@@ -95,14 +92,18 @@ class ChildRuns:
 
     async def work(self, specialist: str, task: str, *, step: int, call_id: str, agreed: bool = False) -> Any:
         """See `Children.work`."""
-        runner = self._of.runner(specialist)
-        asked = await self._judged(runner, specialist, task, agreed=agreed)
+        owner = self._of.owner(specialist)
+        asked = await self._judged(owner.bound, specialist, task, agreed=agreed)
         if asked is not None:
             return asked
-        row = self._new(runner, specialist, task, step, call_id)
+        row = self._new(owner.bound, specialist, task, step, call_id)
         # a context without LangGraph's ambient config: the child is a root run, whose interrupts come back as data
         working = asyncio.create_task(
-            runner.work_below(self._beginning(runner, row, specialist), self._listener, self._within),
+            owner.own(
+                self._beginning(owner.bound, row, specialist),
+                Behalf(on_event=self._listener),
+                within=self._within,
+            ),
             context=contextvars.Context(),
         )
         self._tasks.add(working)
@@ -127,12 +128,12 @@ class ChildRuns:
             text = say("delegation.refused", language_of(self._run.input), specialist=name, why=wrong)
             raise ToolError(text, data=result)
 
-    async def _judged(self, runner: "Owning", name: str, task: str, *, agreed: bool) -> Any:
+    async def _judged(self, bound: BoundGraph, name: str, task: str, *, agreed: bool) -> Any:
         """Whether somebody's own graph may work: its nodes make no calls that could be judged, so all of it is one.
 
         Gives the question where a person has to agree. Raises `ToolError` where it may not.
         """
-        own, run = own_node(runner.graph), self._run
+        own, run = own_node(bound.graph), self._run
         if own is None:
             return None
         request = Request(run.started_by, name, own.effect, {"task": task}, run.id, run.thread_id)
@@ -143,9 +144,9 @@ class ChildRuns:
             raise ToolError(say("not_permitted", language, tool=name), code=ErrorCode.PERMISSION_DENIED)
         return None if verdict is Verdict.ALLOW else confirm_risky(say("ask.permission", language, tool=name))
 
-    def _new(self, runner: "Owning", name: str, task: str, step: int, call_id: str) -> RunRow:
+    def _new(self, bound: BoundGraph, name: str, task: str, step: int, call_id: str) -> RunRow:
         parent = self._run
-        run = runner.new_row(
+        run = bound.new_row(
             task,
             thread_id=f"{parent.id}/{step}/{shortened(call_id, CALL_SHOWN)}",
             by=parent.started_by,
@@ -159,7 +160,7 @@ class ChildRuns:
             path=_path(parent, name),
         )
 
-    def _beginning(self, runner: "Owning", row: RunRow, name: str) -> Callable[[Connection], Begun]:
+    def _beginning(self, bound: BoundGraph, row: RunRow, name: str) -> Callable[[Connection], Begun]:
         """How the child begins, or goes on: told in the transaction that does it.
 
         The row of the run above is held in it. So an owner that has lost that run neither makes a child nor takes one from
@@ -171,7 +172,7 @@ class ChildRuns:
             known = _find(connection, row.id)
             if known is None:
                 self._check_number(connection, name)
-                told = starts.store(connection, starts.dated(row, runner.lease_s), runner.masker)
+                told = starts.store(connection, starts.dated(row, bound.lease_s), bound.masker)
                 return Begun(journal.read_run(connection, row.id), told)
             if not _is_of(known, row):  # somebody gave their run this id
                 raise SpecialistError(say("delegation.taken", language_of(self._run.input), run=row.id))
@@ -179,7 +180,7 @@ class ChildRuns:
                 return Begun(known, [])
             event = _AGAIN[known.status]
             # at once: its owner was that of the run above, which has another owner now
-            leases.claim(connection, row.id, event, owner=runner.owner, lease_s=runner.lease_s, at_once=True)
+            leases.claim(connection, row.id, event, owner=this_process(), lease_s=bound.lease_s, at_once=True)
             journal.write_audit(connection, row.id, event.value, by=None)
             return Begun(journal.read_run(connection, row.id), [])
 

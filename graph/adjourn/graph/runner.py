@@ -1,45 +1,48 @@
 """`Runner`: start, resume, recover, cancel, look at runs, each from any process that reaches the database.
 
-It is made of parts, by subject: `owning.py` drives runs, `answering.py` goes on with those that stand, `travel.py` goes
-back in time; what begins, ends, reads and streams them is here, with the twins for scripts.
+What it promises stands here. How runs are owned and driven is in `owning.py`, what becomes of those that stand in
+`answering.py` and `stopping.py`, how the past is gone on from in `travel.py`: functions that a runner hands its `Owner`.
 """
 
 import asyncio
-import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection
 
-from adjourn.checkpoints import event_rows, journal
-from adjourn.checkpoints.errors import (
-    NotResumable,
-    RunBusy,
-)
+from adjourn.checkpoints import event_rows, journal, leases
+from adjourn.checkpoints.database import Database
+from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.events import Event
-from adjourn.checkpoints.lifecycle import RunEvent, RunStatus
+from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.checkpoints.records import Interrupt, RunRow
-from adjourn.graph import expiring, starts
-from adjourn.graph.cancelling import POLL_S
-from adjourn.graph.closing import close_waiting
-from adjourn.graph.line import Busy, as_busy
-from adjourn.graph.names import check_name
-from adjourn.graph.owning import OnBegun
+from adjourn.graph import answering, expiring, starts, stopping, travel
+from adjourn.graph.background import Background
+from adjourn.graph.behalf import Behalf, OnBegun
+from adjourn.graph.bound_graph import BoundGraph, this_process
+from adjourn.graph.children import Family
+from adjourn.graph.graph_parts import Graph
+from adjourn.graph.histories import Given
+from adjourn.graph.line import WAIT_S, Busy, Lines, as_busy
+from adjourn.graph.may_answer import MayAnswer
+from adjourn.graph.owning import Owner
+from adjourn.graph.past import RunCheckpoint
 from adjourn.graph.run import Run
 from adjourn.graph.run_log import Listener
 from adjourn.graph.starts import Begun
-from adjourn.graph.stream import Mailbox, follow_live, read_out
-from adjourn.graph.travel import TimeTravel
+from adjourn.graph.stream import Driving, follow_live, while_driven
+from adjourn.graph.waking import Ear
+from adjourn.nodes.sealing import Keyring
 
+T = TypeVar("T")
 Admit = Callable[[Connection, RunRow], None]
-_OPEN = (RunStatus.RUNNING, RunStatus.INTERRUPTED, RunStatus.FAILED)
-log = logging.getLogger("adjourn.run")
+LEAST_LEASE_S = 0.05  # below, its renewals would be all that a process does
 
 
-class Runner(TimeTravel):
+class Runner:
     """Drives one graph over one store.
 
     - `graph`: what `build_react` gave, or a compiled graph of one's own with Adjourn's nodes in it.
@@ -57,7 +60,55 @@ class Runner(TimeTravel):
     or use it as a context manager, by `with` or by `async with`.
     """
 
-    # -- start
+    def __init__(
+        self,
+        graph: Graph,
+        store: str | Database = "sqlite:///adjourn.db",
+        *,
+        lease_s: float = leases.LEASE_S,
+        may_answer: MayAnswer | None = None,
+        busy: Busy | str = Busy.REFUSE,
+        busy_wait_s: float = WAIT_S,
+        key: str | Sequence[str] | None = None,
+        detached: bool = False,
+    ) -> None:
+        self.detached = detached
+        self.busy, self.busy_wait_s = as_busy(busy), busy_wait_s
+        self.lease_s = _checked_lease(lease_s)
+        self._owns_database = not isinstance(store, Database)
+        self.database = store if isinstance(store, Database) else Database(store)
+        bound = BoundGraph(graph, self.database, lease_s=lease_s, may_answer=may_answer, key=key)
+        self.graph, self.name, self.signature = bound.graph, bound.name, bound.signature
+        self._owner = Owner(bound, detached=detached)
+        self._ear = Ear(self.database, self._owner.broadcast.nudge)
+        self._lines = Lines(self.database)
+        self.left: set[asyncio.Task[Run]] = set()  # runs whose listener left before their end
+        self._background = Background()
+
+    @property
+    def owner(self) -> str:
+        """What leases call this process; one that is forked later has a name of its own."""
+        return this_process()
+
+    @property
+    def keyring(self) -> Keyring:
+        """What seals secrets, and keys digests. The key file is made with the first run."""
+        return self._owner.bound.keyring
+
+    @property
+    def family(self) -> Family:
+        """The specialists of its graph."""
+        return self._owner.family
+
+    def tell_elsewhere(self, told: Callable[[str], object]) -> None:
+        """Call `told` with the run of each event that is stored here, on the event loop that drives it."""
+        self._owner.broadcast.elsewhere = told
+
+    async def _shown(self, driving: Awaitable[Run]) -> Run:
+        """The run that is driven, as this runner gives it: a form in a notebook answers through it."""
+        return replace(await driving, runner=self)
+
+    # -- begin, go on, end
 
     async def start(
         self,
@@ -85,12 +136,13 @@ class Runner(TimeTravel):
         Raises `RunBusy` when the thread has a run that works, and `UsageError` for a message or a priority that is none.
         """
         waits = self.busy if busy is None else as_busy(busy)
-        run = self.new_row(message, thread_id=thread_id, by=by, run_id=run_id, priority=priority)
+        bound = self._owner.bound
+        run = bound.new_row(message, thread_id=thread_id, by=by, run_id=run_id, priority=priority)
 
         def begin(connection: Connection) -> Begun:
             if admit is not None:
                 admit(connection, run)
-            told = starts.store(connection, starts.dated(run, self.lease_s), self.masker)
+            told = starts.store(connection, starts.dated(run, bound.lease_s), bound.masker)
             return Begun(journal.read_run(connection, run.id), told)
 
         def attempt(leave: Callable[[], None]) -> Coroutine[Any, Any, Run]:
@@ -99,15 +151,54 @@ class Runner(TimeTravel):
                 if on_begun is not None:
                     on_begun(row)
 
-            return self._own(begin, on_event, begun)
+            return self._owner.own(begin, Behalf(by, on_event, begun))
 
         if waits is Busy.REFUSE:
-            return await self._own(begin, on_event, on_begun)
-        return await self._lines.in_turn(run.thread_id, self.busy_wait_s, self._end_of, attempt)
+            return await self._shown(self._owner.own(begin, Behalf(by, on_event, on_begun)))
+        end_of = self._owner.end_of
+        return await self._shown(self._lines.in_turn(run.thread_id, self.busy_wait_s, end_of, attempt))
 
-    def _end_of(self, run_id: str) -> "Future[None] | None":
-        driving = self._driving.get(run_id)
-        return None if driving is None else driving.ended
+    async def resume(
+        self,
+        run_id: str,
+        answers: Mapping[str, Any] | None = None,
+        *,
+        by: str | None = None,
+        on_event: Listener | None = None,
+        on_begun: OnBegun | None = None,
+    ) -> Run:
+        """Answer open questions; when none is left, drive the run on. Without answers: retry a failed run, or let one
+        go on whose questions have all expired.
+
+        `answers` maps question ids to answers: values for `params_required`, `approve()`, `edit(...)` or
+        `reject(...)` for `confirm_risky`. All are checked before any is stored: `InvalidAnswer` names each
+        wrong field and changes nothing. Raises `AlreadyAnswered` or `RunBusy` when somebody was first, `Expired`
+        when nobody was in time, `NotAllowed` when this person may not (which is written to the audit),
+        `NotResumable` for a run that has ended, `UsageError` for answers that are no mapping and a `by` that is no
+        name, `RunNotFound`, `InterruptNotFound`, `WrongGraph`, also where a run below it has a graph that this app
+        has not, and `KeyLost` for it and for those below.
+        """
+        behalf = Behalf(by, on_event, on_begun)
+        return await self._shown(answering.resume(self._owner, run_id, answers, behalf))
+
+    async def recover(
+        self,
+        run_id: str,
+        *,
+        by: str | None = None,
+        on_event: Listener | None = None,
+        on_begun: OnBegun | None = None,
+        here: bool | None = None,
+    ) -> Run:
+        """Take over a run whose owner died, after its lease, and go on from what is stored (C-91); or let a run go on
+        whose questions have all expired.
+
+        `here` False: leave it to workers; None: only a run with expired questions is left to them, and only by a detached
+        runner. Raises `RunBusy` while the lease holds, `NotResumable` for a run that does not run, `WrongGraph` and
+        `KeyLost` as `resume` does, and `UsageError` for a `by` that is no name.
+        """
+        behalf = Behalf(by, on_event, on_begun)
+        return await self._shown(answering.recover(self._owner, run_id, behalf, here=here))
 
     async def cancel(self, run_id: str, *, by: str | None = None) -> Run:
         """Stop a run, whoever drives it (C-59). Twice is once.
@@ -116,35 +207,99 @@ class Runner(TimeTravel):
         owner is dead, the run is taken over after its lease and ended here. What waits or has failed is
         closed at once, what has ended is left as it is. Raises `UsageError` for a `by` that is no name.
         """
-        check_name("by", by)
-        while (await self._mine(run_id)).status in _OPEN:
-            driving = self._driving.get(run_id)
-            if driving is not None:
-                driving.loop.call_soon_threadsafe(driving.cancel.set)
-                await self.database.awrite(
-                    lambda c: journal.write_audit(c, run_id, "cancel_requested", by=by)
-                )
-                await asyncio.shield(asyncio.wrap_future(driving.ended))
-            elif await self.database.awrite(
-                lambda connection: journal.request_cancel(connection, run_id, by=by)
-            ):
-                await self._take_over_or_wait(run_id)
-            # it may have come to wait, or to fail, while it was asked to stop
-            await self.database.awrite(
-                lambda connection: close_waiting(
-                    connection, run_id, RunEvent.CANCEL, by=by, masker=self.masker
-                )
-            )
+        await stopping.cancel(self._owner, run_id, by=by)
         return await self.get(run_id)
 
-    async def _take_over_or_wait(self, run_id: str) -> None:
-        """The run has an owner elsewhere: it ends the run itself; if it is dead, we do so after its lease."""
-        try:
-            await self._take(run_id, RunEvent.RECOVER, None, None, here=True)
-        except (RunBusy, NotResumable):  # it is alive, or the run has just ended
-            await asyncio.sleep(POLL_S / 2)
+    async def expire(self) -> Sequence[str]:
+        """Close every question of the store whose time has passed. A look: it drives nothing.
+
+        Gives this graph's runs that wait although no question of theirs is open: `recover` lets each go on. Safe
+        to call from several processes at once, and twice.
+        """
+        return await answering.expire(self._owner)
+
+    # -- the past
+
+    async def history(
+        self, run_id: str, *, limit: int | None = 20, before: str | None = None
+    ) -> Sequence[RunCheckpoint]:
+        """The checkpoints of a run, newest first: where it stood after each superstep.
+
+        `limit` None: all. `before`: only those older than this checkpoint, for the next page. Raises `RunNotFound`,
+        `WrongGraph`.
+        """
+        bound = self._owner.bound
+        run = await bound.row(run_id)
+        return await travel.past_of(bound).of(run, limit=limit, before=before)
+
+    async def fork(
+        self,
+        run_id: str,
+        checkpoint: str | int | None = None,
+        *,
+        message: str | None = None,
+        thread_id: str | None = None,
+        by: str | None = None,
+        repeat_writes: bool = False,
+        on_event: Listener | None = None,
+    ) -> Run:
+        """Begin a new run where another one stood at a checkpoint, and drive it (C-92).
+
+        It has a thread of its own, copied up to there, and a ledger of its own; the other run is left as it is. What
+        people answered before stands, except agreements: those were given to the other run, and are asked for again.
+        The runs of specialists are not forked: one that had not brought its answer begins anew, as a run of the fork.
+
+        - `checkpoint`: its id, or its number in the history; None: the newest.
+        - `message`: starts the new run, and what was open at the checkpoint is closed; None: the run goes on as the
+          other one could have.
+        - `by`: who forks, and so who started the new run.
+
+        A fork that would make a write again that the run has made since raises `WouldRepeat`, which names them,
+        unless `repeat_writes`. Raises `RunNotFound`, `WrongGraph`, `CheckpointNotFound`, and `UsageError` for a thread
+        that exists and for a checkpoint that nothing comes after. What raises has changed nothing.
+        """
+        forking = travel.fork(
+            self._owner,
+            run_id,
+            checkpoint,
+            Behalf(by, on_event),
+            message=message,
+            thread_id=thread_id,
+            repeat_writes=repeat_writes,
+        )
+        return await self._shown(forking)
+
+    async def run_from_history(
+        self,
+        messages: Sequence[Given],
+        values: Mapping[str, Any] | str | None = None,
+        *,
+        thread_id: str | None = None,
+        by: str | None = None,
+        priority: int = 0,
+        on_event: Listener | None = None,
+    ) -> Run:
+        """Go on without a stored run: from a history, and what a person submitted, alone (C-87).
+
+        `messages`: LangChain's, or dicts in OpenAI's shape. `values`: field by field, or a text; None: the history ends
+        with the user's message. A call that waited keeps its provisional observation, the values come as the user's
+        words, and the model calls again under a new id, on a new thread with a new ledger. Nothing that the history
+        tells is run again, and nothing of it is checked against a store: where the run is stored, `resume` it.
+
+        A history with calls that lack their answer is mended (C-15). Raises `UsageError` for what is no history, and
+        for a thread that exists.
+        """
+        behalf = Behalf(by, on_event)
+        going_on = travel.run_from_history(
+            self._owner, messages, values, behalf, thread_id=thread_id, priority=priority
+        )
+        return await self._shown(going_on)
 
     # -- look
+
+    async def get(self, run_id: str) -> Run:
+        """The run as it stands, with its steps, calls and questions; what is overdue is closed. Raises `RunNotFound`."""
+        return replace(await expiring.aread_current(self.database, run_id), runner=self)
 
     async def list(
         self,
@@ -174,6 +329,10 @@ class Runner(TimeTravel):
     async def events(self, run_id: str, *, after: int = 0) -> Sequence[Event]:
         """The stored events of a run with a number above `after`, in order. Raises `RunNotFound`."""
         return await self.database.aread(partial(_events, run_id=run_id, after=after))
+
+    async def may_answer(self, question: Interrupt, person: str | None) -> bool:
+        """Whether this person may answer this question (C-51)."""
+        return await self._owner.bound.may_answer(question, person)
 
     # -- stream
 
@@ -221,46 +380,50 @@ class Runner(TimeTravel):
         nothing. `text_delta`, which is not stored, comes only from a run that this runner drives; a listener that
         joins in the middle gets the text so far as one delta, a slow one misses some. Raises `RunNotFound`.
         """
-        return follow_live(self.database, run_id, self._broadcast, self._ear, after=after)
+        return follow_live(self.database, run_id, self._owner.broadcast, self._ear, after=after)
 
-    async def _streamed(
-        self, drive: Callable[[Listener, OnBegun], Coroutine[Any, Any, Run]]
-    ) -> AsyncGenerator[Event]:
-        if self.detached:
-            told: list[Event] = []
-            begun: list[RunRow] = []
-            await drive(told.append, begun.append)
-            for event in told:
-                yield event
-            async for event in self.follow(begun[0].id, after=begun[0].last_event):
-                yield event
-            return
-        box = Mailbox()
-        gone = False
+    def _streamed(self, drive: Driving) -> AsyncGenerator[Event]:
+        return (
+            self._left_and_followed(drive) if self.detached else while_driven(self.database, drive, self.left)
+        )
 
-        def hear(event: Event) -> None:
-            if not gone:
-                box.put(event)
+    async def _left_and_followed(self, drive: Driving) -> AsyncGenerator[Event]:
+        told: list[Event] = []
+        begun: list[RunRow] = []
+        await drive(told.append, begun.append)
+        for event in told:
+            yield event
+        async for event in self.follow(begun[0].id, after=begun[0].last_event):
+            yield event
 
-        task: asyncio.Task[Run] = asyncio.create_task(drive(hear, lambda _: None))
-        task.add_done_callback(lambda _: box.close())
-        try:
-            async for event in read_out(self.database, box):
-                yield event
-            task.result()
-        except asyncio.CancelledError:  # Ctrl-C, or a task that was stopped: the run ends first
-            task.cancel()
-            await asyncio.wait({task})
-            raise
-        finally:
-            gone = True
-            self.left.add(task)
-            task.add_done_callback(self._forget)
+    # -- the process
 
-    def _forget(self, task: "asyncio.Task[Run]") -> None:
-        self.left.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.info("a run whose listener had left ended with %r", task.exception())
+    async def drain(self, limit_s: float = 30.0) -> Sequence[str]:
+        """Let this process go: each run that it drives ends the step in hand and is handed back, for another
+        process to take over at once (`recover`). What starts from now on is stored and handed back too.
+
+        Waits at most `limit_s` seconds and gives the ids of the runs that still worked then. These are left as a
+        killed process leaves them: somebody takes them over after their lease.
+        """
+        return await self._owner.drain(limit_s)
+
+    def close(self) -> None:
+        """Wait for what runs in the background, and close the database if it was opened here. Twice is once."""
+        self._background.close()
+        if self._owns_database:
+            self.database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
 
     # -- twins for callers without an event loop, and for those inside one that they cannot await (notebooks)
 
@@ -300,10 +463,35 @@ class Runner(TimeTravel):
         """`events`, for a script or a notebook cell."""
         return self.database.read(partial(_events, run_id=run_id, after=after))
 
+    def history_sync(self, run_id: str, **settings: Any) -> Sequence[RunCheckpoint]:
+        """`history`, for a script or a notebook cell."""
+        return self._sync(self.history(run_id, **settings))
+
+    def fork_sync(self, run_id: str, checkpoint: str | int | None = None, **settings: Any) -> Run:
+        """`fork`, for a script or a notebook cell."""
+        return self._sync(self.fork(run_id, checkpoint, **settings))
+
+    def run_from_history_sync(
+        self, messages: Sequence[Given], values: Mapping[str, Any] | str | None = None, **settings: Any
+    ) -> Run:
+        """`run_from_history`, for a script or a notebook cell."""
+        return self._sync(self.run_from_history(messages, values, **settings))
+
+    def _sync(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._background.run(work)
+
 
 def _events(connection: Connection, run_id: str, after: int) -> Sequence[Event]:
     event_rows.read_progress(connection, run_id)  # one without events is told from one that is not there
     return event_rows.read(connection, run_id, after=after)
+
+
+def _checked_lease(lease_s: float) -> float:
+    """Raises `UsageError` for a lease that would be renewed without a pause, or never end."""
+    is_number = isinstance(lease_s, int | float) and math.isfinite(lease_s)
+    if not is_number or lease_s < LEAST_LEASE_S:
+        raise UsageError(f"lease_s is a number of seconds from {LEAST_LEASE_S:g}, not {lease_s!r}")
+    return lease_s
 
 
 __all__ = ["Runner"]

@@ -6,18 +6,28 @@ some; the `message` that follows holds the whole text.
 """
 
 import asyncio
+import logging
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from adjourn.checkpoints import event_rows
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.events import Event, LoopInterrupt, RunFailed, RunFinished, TextDelta
 from adjourn.graph import following
+from adjourn.graph.behalf import OnBegun
+from adjourn.graph.run import Run
+from adjourn.graph.run_log import Listener
 from adjourn.graph.waking import Ear
+
+Driving = Callable[[Listener, OnBegun], Coroutine[Any, Any, Run]]
+"""Drives a run for a listener, and says when it has begun."""
+
+log = logging.getLogger("adjourn.run")
 
 # Events that a listener may lag behind before the rest is read from the database: some hundred kilobytes.
 ROOM = 512
@@ -222,6 +232,42 @@ def _place(one: Heard, after: int) -> int:
     """Where an event stands against the number `after`: 0: it comes next; below 0: it is past; above: some are missing."""
     before = one.behind if one.event.number is None else one.event.number - 1
     return 0 if before is None else before - after
+
+
+async def while_driven(
+    database: Database, drive: Driving, left: set[asyncio.Task[Run]]
+) -> AsyncGenerator[Event]:
+    """Drive a run, and give each event when it happens. Raises what `drive` raises.
+
+    A run whose listener leaves is driven on, and its task is in `left` until it ends. When the listener is cancelled, the
+    run is too.
+    """
+    box = Mailbox()
+    gone = False
+
+    def hear(event: Event) -> None:
+        if not gone:
+            box.put(event)
+
+    def forget(task: asyncio.Task[Run]) -> None:
+        left.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.info("a run whose listener had left ended with %r", task.exception())
+
+    task: asyncio.Task[Run] = asyncio.create_task(drive(hear, lambda _: None))
+    task.add_done_callback(lambda _: box.close())
+    try:
+        async for event in read_out(database, box):
+            yield event
+        task.result()
+    except asyncio.CancelledError:  # Ctrl-C, or a task that was stopped: the run ends first
+        task.cancel()
+        await asyncio.wait({task})
+        raise
+    finally:
+        gone = True
+        left.add(task)
+        task.add_done_callback(forget)
 
 
 async def read_out(database: Database, box: Mailbox) -> AsyncGenerator[Event]:

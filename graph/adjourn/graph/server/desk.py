@@ -87,7 +87,7 @@ async def may_answer(desk: Desk, caller: Caller, run: RunRow, question: Interrup
         asking = desk.runner.family.at(run, question.path)
     except WrongGraph:  # the app has no such specialist any more: nobody can answer it here
         return False
-    return await asking.may_answer(question, caller.name)
+    return await asking.bound.may_answer(question, caller.name)
 
 
 async def may_answer_some(desk: Desk, caller: Caller, run: RunRow) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 from adjourn.checkpoints import queue
 from adjourn.checkpoints.errors import NotResumable, RunBusy, RunNotFound
 from adjourn.checkpoints.records import RunRow
-from adjourn.graph.owning import OnBegun
+from adjourn.graph.behalf import OnBegun
 from adjourn.graph.run import Run
 from adjourn.graph.runner import Runner
 from adjourn.graph.server.problems import Refused

@@ -12,8 +12,8 @@ from starlette.responses import Response
 from adjourn.checkpoints import journal, thread_ops
 from adjourn.checkpoints.errors import NotAllowed, RunBusy, RunNotFound, UsageError
 from adjourn.checkpoints.records import RunRow
+from adjourn.graph.behalf import OnBegun
 from adjourn.graph.names import check_name
-from adjourn.graph.owning import OnBegun
 from adjourn.graph.run import Run
 from adjourn.graph.runner import Admit
 from adjourn.graph.server.access import Caller
