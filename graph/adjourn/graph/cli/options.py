@@ -62,4 +62,5 @@ def _say_version(wanted: bool) -> None:
 Version = Annotated[
     bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version.")
 ]
+Many = list[str] | None  # of an option that may be given again
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or the unique beginning of one.")]

@@ -1,0 +1,1 @@
+"""What each command takes, and which function does it, by subject."""
