@@ -4,7 +4,9 @@ It checks every value with pydantic, defaults too, and loading that takes longer
 it looks at the signatures of all commands, 2 ms each.
 """
 
+from collections.abc import Callable
 from copy import copy
+from functools import partial
 from typing import Any
 
 import typer
@@ -24,10 +26,11 @@ def only(app: typer.Typer, name: str) -> typer.Typer:
 
 
 class _AsItIs:
-    """Stands where typer keeps what checks an option's values, and lets typer make its own when it is needed."""
+    """Stands where typer has what checks an option's values, and lets typer make its own (`check`) when it is needed."""
 
-    def __init__(self, described: Any) -> None:
+    def __init__(self, described: Any, check: Callable[[], Any]) -> None:
         self._kind, self._info = described.annotation, described.parameter_info
+        self._check = check
 
     def coerce(self, value: Any, *, param: Any, ctx: Any) -> Any:
         if value is None:
@@ -36,8 +39,7 @@ class _AsItIs:
             return value
         if self._kind is int and isinstance(value, str) and value.isdecimal() and self._holds(int(value)):
             return int(value)
-        param._runtime_param = None
-        return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+        return self._check().coerce(value, param=param, ctx=ctx)
 
     def _holds(self, number: int) -> bool:
         least, most = self._info.min, self._info.max
@@ -45,7 +47,7 @@ class _AsItIs:
 
 
 class Commands(TyperGroup):
-    """The commands. `_runtime_param` is typer's private name: a typer without it checks as it always does, only later."""
+    """The commands. A typer whose parameters have no `get_runtime_param` checks as it always does, only later."""
 
     def get_params(self, ctx: Any) -> Any:
         return _said(self, ctx, _eased(super().get_params(ctx)))
@@ -68,8 +70,9 @@ def _said(command: Any, ctx: Any, params: list[Any]) -> list[Any]:
 
 def _eased(params: list[Any]) -> list[Any]:
     for one in params:
-        if getattr(one, "_runtime_param", params) is None:
-            one._runtime_param = _AsItIs(one.type_descriptor)
+        check = getattr(one, "get_runtime_param", None)
+        if check is not None and "get_runtime_param" not in vars(one):  # else it was eased before
+            one.get_runtime_param = partial(_AsItIs, one.type_descriptor, check)
     return params
 
 
