@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from runs.shop import LIMITS, Shop
+from store.every_view import VIEWS
 
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.json_data import read_json
 from adjourn.checkpoints.records import to_json
-from adjourn.checkpoints.views import view_names
 from adjourn.graph import Runner, build_react
 from adjourn.nodes import ScriptedModel, approve, tool
 from adjourn.nodes.scripted import call, says
@@ -134,7 +134,7 @@ def test_c69_all_of_it_without_python(file_url: str) -> None:
         shown = subprocess.run(["sqlite3", path, query], capture_output=True, text=True, check=True)
         return shown.stdout.splitlines()
 
-    for view in view_names():
+    for view in VIEWS:
         assert ask(f"SELECT count(*) FROM {view}")[0] != "", view
     assert ask("SELECT role FROM v_messages") == [
         "user",
@@ -150,7 +150,7 @@ def test_c69_all_of_it_without_python(file_url: str) -> None:
 
 def test_every_view_is_told_of() -> None:
     told = (Path(__file__).parents[2] / "docs" / "looking.md").read_text(encoding="utf-8")
-    assert [name for name in view_names() if f"`{name}`" not in told] == []
+    assert [name for name in VIEWS if f"`{name}`" not in told] == []
 
 
 def texts(path: str) -> Iterator[tuple[str, str, str]]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from store.corpus import make_v1
+from store.every_view import VIEWS
 from store.processes import put_once
 from store.stored_graphs import scalar
 
@@ -16,7 +17,6 @@ from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import StoreError
 from adjourn.checkpoints.migrations import MIGRATIONS, Migration
 from adjourn.checkpoints.saver import SQLAlchemySaver
-from adjourn.checkpoints.views import view_names
 from adjourn.nodes import approve
 
 CORPUS = sorted(make_v1.FILE.parent.glob("v*.db"))
@@ -95,7 +95,7 @@ def test_an_older_database_is_upgraded_when_it_is_opened(
         assert scalar(saver, "SELECT title FROM threads") == "t"
         assert scalar(saver, "SELECT version FROM schema_version") == 2
         names = saver.database.read(lambda connection: sa.inspect(connection).get_view_names())
-        assert sorted(names) == sorted(view_names())
+        assert sorted(names) == sorted(VIEWS)
         assert saver.get_tuple({"configurable": {"thread_id": "t"}}).checkpoint["id"] == "1"
     with opened_with(bare_url, add_a_title, add_nothing, monkeypatch=monkeypatch) as saver:
         assert scalar(saver, "SELECT version FROM schema_version") == 3

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
+from store.every_view import VIEWS
 from store.processes import put_once, run_all
 from store.stored_graphs import config, put, scalar, values_of
 
@@ -18,7 +19,6 @@ from adjourn.checkpoints.errors import SchemaVersionError, StoreError, UsageErro
 from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.checkpoints.schema import metadata, schema_version
 from adjourn.checkpoints.setup import VERSION
-from adjourn.checkpoints.views import view_names
 
 
 def test_four_processes_that_open_a_new_database_at_once(bare_url: str) -> None:
@@ -35,7 +35,7 @@ def test_the_database_has_every_table_and_view(database: Database) -> None:
             set(sa.inspect(connection).get_view_names()),
         )
     )
-    assert names == (set(metadata.tables), set(view_names()))
+    assert names == (set(metadata.tables), set(VIEWS))
 
 
 def test_whoever_only_reads_opens_a_file_that_another_program_writes(

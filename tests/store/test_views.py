@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from store.every_view import VIEWS
 from store.stored_graphs import config, execute, put
 
 from adjourn.checkpoints.saver import SQLAlchemySaver
-from adjourn.checkpoints.views import view_names, view_statements
+from adjourn.checkpoints.views import view_statements
 
 CALLS: Any = [{"id": "c1", "name": "search", "args": {"q": "x"}, "type": "tool_call"}]
 
@@ -114,10 +115,10 @@ def test_the_views_answer_what_people_ask(filled: SQLAlchemySaver) -> None:
 
 def test_every_view_has_a_comment_and_can_be_read(filled: SQLAlchemySaver) -> None:
     statements = view_statements(filled.database.engine.dialect.name)
-    assert len(statements) == len(view_names())
+    assert len(statements) == len(VIEWS)
     for statement in statements:
         assert statement.splitlines()[1].startswith("-- "), statement
-    for name in view_names():
+    for name in VIEWS:
         select(filled, f"SELECT * FROM {name}")
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adjourn.nodes.merging import merge, merge_sources
+from adjourn.nodes.merging import merge
 
 RECORDS = st.lists(
     st.fixed_dictionaries(
@@ -54,11 +54,10 @@ def test_c75_a_second_rank_decides_where_the_first_is_equal():
 
 
 def test_c75_several_sources_are_told():
-    found = {
-        "docs": [{"id": 1, "title": "A", "score": 1}, {"id": 2, "title": "B", "score": 3}],
-        "tickets": [{"id": 1, "title": "other", "url": "u"}, {"id": 1}],
-    }
-    assert merge_sources(found, rank="score") == [
+    docs = [{"id": 1, "title": "A", "score": 1}, {"id": 2, "title": "B", "score": 3}]
+    tickets = [{"id": 1, "title": "other", "url": "u"}, {"id": 1}]
+    sources = ["docs", "docs", "tickets", "tickets"]
+    assert merge([*docs, *tickets], rank="score", sources=sources) == [
         {"id": 2, "title": "B", "score": 3, "sources": ["docs"]},
         {"id": 1, "title": "A", "score": 1, "url": "u", "sources": ["docs", "tickets"]},
     ]

@@ -64,11 +64,6 @@ def drop_views(connection: Connection) -> None:
             connection.exec_driver_sql(f"DROP VIEW {quote(name)}")
 
 
-def view_names() -> list[str]:
-    """The names of the views, in the order of `views.sql`."""
-    return re.findall(r"^CREATE VIEW (\w+)", _text(), re.MULTILINE)
-
-
 def view_statements(dialect: str) -> list[str]:
     """The CREATE VIEW statements of a database."""
     words = _WORDS[dialect]

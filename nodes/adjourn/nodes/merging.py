@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 Record = dict[str, Any]
@@ -34,19 +34,6 @@ def merge(
         return merged
     ranks = _fields(rank)
     return sorted(merged, key=lambda record: [_descending(record.get(field)) for field in ranks])
-
-
-def merge_sources(
-    by_source: Mapping[str, Sequence[Record]], key: Fields = ("id",), rank: Fields | None = None
-) -> list[Record]:
-    """The records of several sources, by the sources' names, as `merge` does it; each tells its `sources`.
-
-    The source that is named first wins where two tell the same field.
-    """
-    records = [record for held in by_source.values() for record in held]
-    sources = [name for name, held in by_source.items() for _ in held]
-    merged: list[Record] = merge(records, key, rank, sources)
-    return merged
 
 
 def _are_records(value: Any) -> bool:
