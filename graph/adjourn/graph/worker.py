@@ -8,7 +8,6 @@ a run to it; everywhere it looks from time to time, and that is what it relies o
 
 import asyncio
 import logging
-import time
 from collections.abc import Sequence
 from functools import partial
 
@@ -19,6 +18,7 @@ from adjourn.checkpoints.doorbell import listen
 from adjourn.checkpoints.errors import NotResumable, RunBusy
 from adjourn.checkpoints.lifecycle import RunEvent
 from adjourn.checkpoints.records import RunRow
+from adjourn.graph.later import Later
 from adjourn.graph.ledger_rows import failure_of
 from adjourn.graph.run import Run
 from adjourn.graph.runner import Runner
@@ -68,7 +68,7 @@ class Worker:
         self._max_deaths = max_deaths
         self._drain_s = drain_s
         self._driving: dict[str, asyncio.Task[Run]] = {}
-        self._later: dict[str, float] = {}  # runs that could not be taken up: not before that moment
+        self._later = Later(AGAIN_S, log)
         self._bell = asyncio.Event()
 
     @property
@@ -122,8 +122,6 @@ class Worker:
         if room <= 0:
             return True
         try:
-            at = time.monotonic()
-            self._later = {run_id: moment for run_id, moment in self._later.items() if moment > at}
             todo = await self._free(room)
             for one in todo:
                 if one.died >= self._max_deaths:
@@ -144,7 +142,7 @@ class Worker:
             most_per_person=self._most_per_person,
             most_per_graph=self._most_per_graph,
             taken=list(self._driving),
-            apart=list(self._later),
+            apart=self._later.runs(),
         )
         return await self.runner.database.aread(read)
 
@@ -184,9 +182,8 @@ class Worker:
         if error is None:
             self.taken += 1
             log.info("run %s: %s", run_id, task.result().status)
-        elif not isinstance(error, RunBusy | NotResumable):  # another worker was first, or it has just ended
-            self._later[run_id] = time.monotonic() + AGAIN_S
-            log.warning("run %s: %s: %s", run_id, type(error).__name__, error)
+        else:
+            self._later.put_off(run_id, error)
 
 
 async def _then(stop: asyncio.Event, bell: asyncio.Event) -> None:

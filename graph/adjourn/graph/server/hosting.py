@@ -7,16 +7,16 @@ former life or anywhere else, is taken over by a sweep after its lease.
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
 from adjourn.checkpoints import queue
-from adjourn.checkpoints.errors import NotResumable, RunBusy, RunNotFound
+from adjourn.checkpoints.errors import RunNotFound
 from adjourn.checkpoints.records import RunRow
 from adjourn.graph.behalf import OnBegun
+from adjourn.graph.later import Later
 from adjourn.graph.run import Run
 from adjourn.graph.runner import Runner
 from adjourn.graph.server.problems import Refused
@@ -42,7 +42,7 @@ class Hosting:
         self._sweep_s = min(sweep_s, runner.lease_s)
         self._driving: dict[str, asyncio.Task[Run]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._later: dict[str, float] = {}  # runs that could not be taken over: not before that moment
+        self._later = Later(AGAIN_S, log)
         self._draining: asyncio.Task[Sequence[str]] | None = None
 
     async def begin(self, drive: Drive) -> str:
@@ -120,20 +120,18 @@ class Hosting:
 
     async def take_over(self) -> None:
         """Take over the runs of this app whose owner died or handed them back, or whose questions have expired."""
-        at = time.monotonic()
-        self._later = {run_id: moment for run_id, moment in self._later.items() if moment > at}
-        wanted = partial(queue.unowned, graph=self.runner.name, limit=MOST_AT_ONCE, apart=list(self._later))
+        apart = self._later.runs()
+        wanted = partial(queue.unowned, graph=self.runner.name, limit=MOST_AT_ONCE, apart=apart)
         lost = await self.runner.database.aread(wanted)
-        expired = [run_id for run_id in await self.runner.expire() if run_id not in self._later]
+        expired = [run_id for run_id in await self.runner.expire() if run_id not in apart]
         for run_id in [*(one.id for one in lost), *expired][:MOST_AT_ONCE]:
             try:
                 await self.begin(partial(self._recover, run_id))
                 log.info("run %s was taken over", run_id)
-            except (RunBusy, NotResumable, Refused):
-                pass  # an owner elsewhere was first, or the run has just ended
+            except Refused:
+                return  # the server is going
             except Exception as error:  # one that this app cannot go on with is in no other's way
-                self._later[run_id] = time.monotonic() + AGAIN_S
-                log.warning("run %s could not be taken over: %s: %s", run_id, type(error).__name__, error)
+                self._later.put_off(run_id, error)
 
     def _recover(self, run_id: str, on_begun: OnBegun) -> Coroutine[Any, Any, Run]:
         return self.runner.recover(run_id, on_begun=on_begun)
