@@ -76,6 +76,18 @@ class Botocore(of("botocore", "ClientError")):
         self.response = {"Error": {"Code": "X"}, "ResponseMetadata": {"HTTPStatusCode": status}}
 
 
+def azure(error, inner=None):
+    """As azure-core raises it: what it stands for is an attribute, and a cause over aiohttp alone."""
+    error.inner_exception = inner
+    return error
+
+
+REQUEST_ERROR = of("azure", "AzureError", "ServiceRequestError")
+REQUEST_TIMEOUT = of("azure", "ServiceRequestError", "ServiceRequestTimeoutError")
+NEW_CONNECTION = of("urllib3", "NewConnectionError")
+CONNECTOR = of("aiohttp", "ClientConnectionError", "ClientConnectorError")
+DISCONNECTED = of("aiohttp", "ClientConnectionError", "ServerDisconnectedError")
+
 BROKE_OFF = {
     **{f"gRPC {one}": Grpc(one) for one in ("UNAVAILABLE", "UNKNOWN", "INTERNAL")},
     "gRPC, without a status": of("grpc", "RpcError")("x"),
@@ -86,6 +98,8 @@ BROKE_OFF = {
     "aiohttp": of("aiohttp", "ClientConnectionError", "ServerDisconnectedError")("x"),
     "pymongo": of("pymongo", "ConnectionFailure", "AutoReconnect")("x"),
     "azure": of("azure", "AzureError", "ServiceResponseError")("x"),
+    "azure over aiohttp": raised(REQUEST_ERROR("x"), source=DISCONNECTED("Server disconnected")),
+    "azure, over what it does not tell": REQUEST_ERROR("x"),
     "SQLAlchemy": raised(of("sqlalchemy", "OperationalError")("x"), source=psycopg.OperationalError("x")),
     "requests": requests.exceptions.ConnectionError("x"),
     "requests, in the body": requests.exceptions.ChunkedEncodingError("x"),
@@ -136,7 +150,9 @@ NEVER_SENT = {
     "aiohttp": of("aiohttp", "ClientConnectionError", "ClientConnectorError")("x"),
     "pymongo": of("pymongo", "AutoReconnect", "ServerSelectionTimeoutError")("x"),
     "pymongo, no place": of("pymongo", "AutoReconnect", "WaitQueueTimeoutError")("x"),
-    "azure": of("azure", "AzureError", "ServiceRequestError")("x"),
+    "azure": azure(REQUEST_ERROR("x"), requests.exceptions.ConnectionError(NEW_CONNECTION("x"))),
+    "azure, in time": azure(REQUEST_TIMEOUT("x"), requests.exceptions.ConnectTimeout("x")),
+    "azure over aiohttp": raised(REQUEST_ERROR("x"), source=CONNECTOR("x")),
     "SQLAlchemy, no place": of("sqlalchemy", "SQLAlchemyError", "TimeoutError")("x"),
     "Python": ConnectionRefusedError(111, "Connection refused"),
     "no such host": socket.gaierror(-2, "Name or service not known"),

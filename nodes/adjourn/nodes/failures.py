@@ -118,7 +118,6 @@ _CLASSES: dict[str, Failure] = {
             "EndpointConnectionError",  # botocore
             "ServerSelectionTimeoutError",  # pymongo
             "WaitQueueTimeoutError",  # pymongo
-            "ServiceRequestError",  # azure
             "redis.MaxConnectionsError",
             "redis.BusyLoadingError",
             "sqlalchemy.TimeoutError",  # none of its pool's connections came free
@@ -169,6 +168,7 @@ _CLASSES: dict[str, Failure] = {
             "SSLError",  # ssl, requests, urllib3
             "TransportError",  # httpx
             "APIConnectionError",  # openai, anthropic
+            "ServiceRequestError",  # azure: over aiohttp it stands for a connection that broke off, too
             "grpc.RpcError",  # one without a status
             "psycopg.OperationalError",
             "psycopg2.OperationalError",
@@ -208,7 +208,11 @@ def _meaning(error: BaseException, seen: set[int]) -> Failure | None:
 
 def _behind(error: BaseException) -> Iterator[BaseException]:
     """What the exception was raised from or while handling, what it wraps, and the members of a group."""
-    wrapped = (error.__cause__, error.__context__, _attribute(error, "reason"))
+    wrapped = (
+        error.__cause__,
+        error.__context__,
+        *(_attribute(error, one) for one in ("reason", "inner_exception")),
+    )
     for one in (*wrapped, *error.args, *(_attribute(error, "exceptions") or ())):
         if isinstance(one, BaseException):
             yield one
