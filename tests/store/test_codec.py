@@ -200,6 +200,18 @@ def test_numbers_and_arrays_of_numpy_come_back_with_their_types() -> None:
         codec.decode('{"!":"array","v":["<f4",null,""]}')
 
 
+def test_a_text_of_numpys_comes_back_as_text_an_empty_one_too() -> None:
+    """It was stored as a number is, and an empty one could not be read again: its thread stood still."""
+    numpy = pytest.importorskip("numpy")
+    codec = Codec()
+    for value in numpy.array(["", "ab"]):
+        assert codec.decode(codec.encode({"name": value})) == {"name": str(value)}
+    for value in (numpy.bytes_(b""), numpy.bytes_(b"a\0")):
+        assert codec.decode(codec.encode(value)) == bytes(value)
+    nothing = numpy.empty(0, dtype="V0")
+    assert codec.decode(codec.encode(nothing)) == repr(nothing)
+
+
 @pytest.mark.parametrize("kind", list(ROLES), ids=lambda kind: kind.__name__)
 def test_messages_are_built_as_pydantic_builds_them(kind: Any) -> None:
     required = {"tool_call_id": "c", "role": "critic"}

@@ -129,13 +129,19 @@ _fields("item", Item, "value", "key", "namespace", "created_at", "updated_at")
 
 
 def pack_array(value: Any) -> tuple[str, Json] | None:
-    """A numpy array of numbers, or one of its numbers (without a shape), when numpy is loaded; else None."""
+    """A numpy array, or one of its numbers or times (without a shape), when numpy is loaded; else None.
+
+    One of its texts is none: that is a `str` or `bytes`, which numpy would cut at the end, and cannot make of nothing.
+    """
     numpy = sys.modules.get("numpy")
     if numpy is None or not (type(value) is numpy.ndarray or isinstance(value, numpy.generic)):
         return None
-    if value.dtype.hasobject or value.dtype.fields:
+    is_one = isinstance(value, numpy.generic)
+    if value.dtype.hasobject or value.dtype.fields or not value.dtype.itemsize:
         return None
-    shape = None if isinstance(value, numpy.generic) else list(value.shape)
+    if is_one and isinstance(value, numpy.character):
+        return None
+    shape = None if is_one else list(value.shape)
     return "array", [value.dtype.str, shape, _text_of(value.tobytes())]
 
 
