@@ -1,6 +1,9 @@
 """Threads for synchronous tools."""
 
+import os
 import threading
+
+import pytest
 
 from adjourn.nodes.threads import Threads
 
@@ -39,3 +42,19 @@ def test_threads_are_daemons_and_go_after_a_while(monkeypatch):
     assert found[0].daemon
     found[0].join(10)
     assert not found[0].is_alive() and threads._free == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+def test_a_forked_process_has_threads_of_its_own():
+    """A free thread of the parent's would take the work and never do it."""
+    threads, done = Threads(), threading.Event()
+    threads.run(done.set)
+    assert done.wait(10)
+    while not threads._free:
+        done.wait(0.01)
+    child = os.fork()
+    if child == 0:
+        there = threading.Event()
+        threads.run(there.set)
+        os._exit(0 if there.wait(10) else 1)
+    assert os.waitpid(child, 0)[1] == 0

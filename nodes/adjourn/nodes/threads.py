@@ -4,6 +4,7 @@ Threads of the event loop's pool would not do: the loop waits for them at its en
 tool takes, so one that is free is kept for a moment.
 """
 
+import os
 import queue
 import threading
 from collections.abc import Callable
@@ -17,6 +18,12 @@ class Threads:
     """Runs each piece of work in a thread that does nothing else meanwhile."""
 
     def __init__(self) -> None:
+        self._begin()
+        if hasattr(os, "register_at_fork"):  # no Windows
+            # the threads are not there, and the lock may have been held
+            os.register_at_fork(after_in_child=self._begin)
+
+    def _begin(self) -> None:
         self._lock = threading.Lock()
         self._free: list[_Inbox] = []
 
