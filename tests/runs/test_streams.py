@@ -185,6 +185,30 @@ async def test_a_run_that_is_drained_ends_its_step_and_is_handed_back(house):
 
 
 @pytest.mark.in_process  # its own process goes
+async def test_c59_a_run_that_is_cancelled_while_its_process_goes_is_ended_there(house):
+    """It was handed back and taken up again by who waited for its end, a hundred times a second, as long as the process was there."""
+    gate, inside = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="read")
+    async def stuck() -> str:
+        """Stuck."""
+        inside.set()
+        await gate.wait()
+        return "x"
+
+    runner = house.runner([says("", call("stuck", {}, id="p")), "all done"], tools=[stuck])
+    running = asyncio.create_task(runner.start("go", run_id="run_d"))
+    await inside.wait()
+    draining = asyncio.create_task(runner.drain())
+    await asyncio.sleep(0)
+    ended = await asyncio.wait_for(runner.cancel("run_d", by="li"), 10)
+    assert (ended.status, ended.stop_reason) == ("cancelled", "cancelled")
+    assert await draining == []
+    await running
+    assert [one.action for one in ended.audit].count("handed_back") == 1
+
+
+@pytest.mark.in_process  # its own process goes
 async def test_a_drain_has_a_limit_and_what_starts_after_it_is_handed_back(house):
     gate, inside = asyncio.Event(), asyncio.Event()
 

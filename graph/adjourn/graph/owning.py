@@ -216,7 +216,8 @@ class Owner:
         control = RunControl()
         mine = self._driving[run.id] = _Driving(cancel, control, asyncio.get_running_loop(), Future())
         self.broadcast.begin(run.id, run.last_event)
-        if self._draining:
+        # one that is to be cancelled is ended here: handed back, it would wait for somebody else to do so
+        if self._draining and run.cancel_requested_at is None:
             control.request_drain()
         try:
             yield control
