@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
 from runs import crash_app
 from runs.shop import LIMITS, Shop
 from store.processes import PROCESSES
@@ -17,8 +20,8 @@ from adjourn.checkpoints import event_rows, journal, leases
 from adjourn.checkpoints.errors import AlreadyAnswered, LeaseLost, NotResumable, RunBusy
 from adjourn.checkpoints.events import StepStarted
 from adjourn.checkpoints.lifecycle import RunEvent
-from adjourn.graph import Run, Runner, build_react, starts
-from adjourn.nodes import ScriptedModel, approve
+from adjourn.graph import Run, Runner, Specialist, build_react, build_supervisor, starts
+from adjourn.nodes import ScriptedModel, ToolContext, approve, tool
 from adjourn.nodes.scripted import call, says
 
 RESTART = says("", call("restart_service", {"service_id": "svc-pay-001", "environment": "prod"}, id="r1"))
@@ -229,3 +232,73 @@ def test_call_ids_of_any_length_and_form(office: Office) -> None:
     runner = office([turn, "done"])
     run = runner.start_sync("go \0", by="x")
     assert (run.status, [one.outcome for one in run.calls]) == ("finished", ["ok"] * 4), run.row.error
+
+
+IDS = {"long": "c" * 300, "Chinese": "支付", "nul": "nul \0", "half a character": "half \ud800"}
+
+
+@pytest.mark.parametrize("call_id", IDS.values(), ids=IDS)
+def test_c33_a_write_is_made_whatever_the_ids_of_its_call_and_its_run_are(
+    shared_url: str, call_id: str
+) -> None:
+    """Its idempotency key holds both: where it was longer than its column, no run could make a write."""
+    keys = []
+
+    @tool(effect="write", idempotent=True, retries=1)
+    async def pay(context: ToolContext) -> str:
+        """Pay."""
+        keys.append(context.idempotency_key)
+        if len(keys) == 1:
+            raise ConnectionRefusedError
+        return "paid"
+
+    with Runner(
+        build_react(ScriptedModel(turns=[says("", call("pay", {}, id=call_id)), "done"]), [pay]), shared_url
+    ) as runner:
+        run = runner.start_sync("go", run_id="r" * 255)
+    assert (run.status, [one.outcome for one in run.calls]) == ("finished", ["ok"]), run.row.error
+    assert keys == [run.calls[0].idempotency_key] * 2
+
+
+@pytest.mark.parametrize("call_id", IDS.values(), ids=IDS)
+def test_c81_a_specialist_works_whatever_the_ids_of_the_call_and_the_run_above_are(
+    shared_url: str, call_id: str
+) -> None:
+    helper = Specialist(name="helper", about="helps", model=ScriptedModel(turns=["helped"]))
+    turn = says("", call("delegate", {"specialist": "helper", "task": "help"}, id=call_id))
+    with Runner(build_supervisor(ScriptedModel(turns=[turn, "done"]), [helper]), shared_url) as runner:
+        run = runner.start_sync("go", run_id="r" * 255)
+    assert [one.outcome for one in run.calls] == ["ok"], run.calls
+    assert [one.answer for one in run.children_of(run.calls[0])] == ["helped"]
+
+
+def test_c38_what_is_asked_may_hold_what_a_column_does_not_take(shared_url: str) -> None:
+    """As arguments may, which a sentence of agreement is filled with; the run failed on PostgreSQL, and at each retry again."""
+
+    @tool(effect="write", confirm="Pay {whom}?")
+    async def pay(whom: str) -> str:
+        """Pay."""
+        return whom
+
+    @tool(effect="write", confirm=lambda _: "half \ud800")
+    async def send() -> str:
+        """Send."""
+        return "sent"
+
+    turns = [says("", call("pay", {"whom": "a\0b"}), call("send", {})), "done"]
+    with Runner(build_react(ScriptedModel(turns=turns), [pay, send]), shared_url) as runner:
+        run = runner.start_sync("go")
+        assert [one.reason for one in run.interrupts] == ["Pay a\ufffdb?", "half ?"], run.row.error
+        done = runner.resume_sync(run.id, {one.id: approve() for one in run.interrupts}, by="li")
+        assert [one.outcome for one in done.calls] == ["ok", "ok"], done.row.error
+
+
+def test_c37_what_a_node_of_one_s_own_asks_may_hold_what_a_column_does_not_take(shared_url: str) -> None:
+    graph = StateGraph(MessagesState)
+    graph.add_node("ask", lambda _: {"messages": [AIMessage("heard " + interrupt("Go\0?"))]})
+    graph.add_edge(START, "ask")
+    with Runner(graph.compile(), shared_url) as runner:
+        run = runner.start_sync("go")
+        (question,) = run.interrupts
+        assert question.reason == "Go\ufffd?"
+        assert runner.resume_sync(run.id, {question.id: "yes"}, by="li").answer == "heard yes"

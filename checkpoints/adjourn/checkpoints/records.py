@@ -52,9 +52,14 @@ def _finite(value: Any) -> Any:
     return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def to_text(value: str | None) -> str | None:
+def as_text(value: str) -> str:
     """Text as a column takes it: half surrogate pairs and NUL, which some databases refuse, are replaced."""
-    return None if value is None else value.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+    return value.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+
+
+def to_text(value: str | None) -> str | None:
+    """`as_text`; None stays NULL."""
+    return None if value is None else as_text(value)
 
 
 def shortened(value: str, length: int) -> str:
@@ -62,7 +67,7 @@ def shortened(value: str, length: int) -> str:
 
     What is longer, or holds what no text column takes, ends in a hash of all of it instead.
     """
-    plain = to_text(value) or ""
+    plain = as_text(value)
     if plain == value and len(value) <= length:
         return value
     digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:32]

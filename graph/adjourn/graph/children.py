@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from adjourn.checkpoints import family, journal, leases
 from adjourn.checkpoints.errors import RunNotFound, WrongGraph
 from adjourn.checkpoints.lifecycle import ErrorCode, InterruptState, RunEvent, RunStatus, StopReason
-from adjourn.checkpoints.records import RunRow, shortened
+from adjourn.checkpoints.records import KEY_LENGTH, RunRow, shortened
 from adjourn.graph import starts
 from adjourn.graph.behalf import Behalf
 from adjourn.graph.bound_graph import BoundGraph, this_process
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("adjourn.run")
 
-CALL_SHOWN = 120  # characters of a call's id in the id of its specialist's thread
+ID_SHOWN = 120  # characters of a run's id, and of a call's, in the id of its specialist's thread
 
 
 class Family:
@@ -148,7 +148,7 @@ class ChildRuns:
         parent = self._run
         run = bound.new_row(
             task,
-            thread_id=f"{parent.id}/{step}/{shortened(call_id, CALL_SHOWN)}",
+            thread_id=f"{shortened(parent.id, ID_SHOWN)}/{step}/{shortened(call_id, ID_SHOWN)}",
             by=parent.started_by,
             run_id=child_id(parent.id, step, call_id),
         )
@@ -156,7 +156,7 @@ class ChildRuns:
             run,
             parent_run_id=parent.id,
             parent_step=step,
-            parent_call_id=call_id,
+            parent_call_id=shortened(call_id, KEY_LENGTH),
             path=_path(parent, name),
         )
 

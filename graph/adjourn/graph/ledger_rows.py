@@ -17,7 +17,16 @@ from adjourn.checkpoints.database import later, now
 from adjourn.checkpoints.events import RunFailed, ToolResult
 from adjourn.checkpoints.flow_rows import FlowStepRow
 from adjourn.checkpoints.lifecycle import CallState, ErrorCode, InterruptState
-from adjourn.checkpoints.records import KEY_LENGTH, CallRow, Interrupt, RunRow, StepRow, shortened, to_text
+from adjourn.checkpoints.records import (
+    KEY_LENGTH,
+    CallRow,
+    Interrupt,
+    RunRow,
+    StepRow,
+    as_text,
+    shortened,
+    to_text,
+)
 from adjourn.checkpoints.sealed import hidden
 from adjourn.nodes.calls import Call, Question, is_final
 from adjourn.nodes.delegation import DELEGATED
@@ -122,7 +131,7 @@ class LedgerRows:
             type=question["type"],
             tool=call["name"],
             arguments=self.shown(call) or {},
-            reason=self.masker.text(question["reason"]),
+            reason=as_text(self.masker.text(question["reason"])),
             payload=self.masker.data(question["payload"]),
             response_schema=question["response_schema"],
             state=InterruptState.OPEN.value,

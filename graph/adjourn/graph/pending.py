@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.lifecycle import InterruptState, InterruptType
-from adjourn.checkpoints.records import Interrupt, RunRow
+from adjourn.checkpoints.records import Interrupt, RunRow, as_text
 from adjourn.nodes.delegation import DELEGATED
 from adjourn.nodes.observations import plain
 
@@ -85,7 +85,7 @@ def custom(run: RunRow, pending: Pending, step: int, place: int) -> Interrupt:
         type=InterruptType.CUSTOM.value,
         tool="",
         arguments={},
-        reason=value if isinstance(value, str) else "",
+        reason=as_text(value) if isinstance(value, str) else "",
         payload={"value": value},
         response_schema=pending.response_schema if isinstance(pending.response_schema, dict) else {},
         state=InterruptState.OPEN.value,
@@ -108,7 +108,7 @@ def asked_again(pending: Iterable[Pending], rows: Sequence[Interrupt], error: Ex
             id=_custom_id(
                 row.run_id, str(row.langgraph_id), sum(r.langgraph_id == row.langgraph_id for r in rows)
             ),
-            reason=f"{_first(row, rows).reason} ({_said(error)})".strip(),
+            reason=as_text(f"{_first(row, rows).reason} ({_said(error)})".strip()),
             state=InterruptState.OPEN.value,
             answer=None,
             answered_by=None,

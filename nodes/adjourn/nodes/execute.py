@@ -16,6 +16,7 @@ from typing import Any
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 
 from adjourn.checkpoints.lifecycle import CallState, Effect, ErrorCode
+from adjourn.checkpoints.records import KEY_LENGTH, shortened
 from adjourn.checkpoints.sealed import hidden
 from adjourn.nodes.attempt import HeldPlaces, Places, Work, begin, in_thread, result_of
 from adjourn.nodes.calls import Call
@@ -62,7 +63,7 @@ class Executor:
             call_id=call["id"],
             tool=tool.name,
             # the same for each attempt, also after a crash and in another process
-            idempotency_key=f"{run.run_id}:{self.step}:{call['id']}",
+            idempotency_key=shortened(f"{run.run_id}:{self.step}:{call['id']}", KEY_LENGTH),
             arguments=hidden(call["arguments"] or {}),
             started_by=run.started_by,
             approved=call.get("approved", False),
