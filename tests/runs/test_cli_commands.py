@@ -449,6 +449,11 @@ def test_a_run_of_another_graph_is_refused(adjourn: Adjourn) -> None:
             "'postgresql://li:***@host:port/name' is not a database URL",
         ),
         ("li:secret@host/name", "'li:***@host/name' is not a database URL"),
+        (
+            "postgresql://host:port/name?user=li&password=secret",
+            "'postgresql://host:port/name?user=li&password=***' is not a database URL",
+        ),
+        ("mysql://127.0.0.1:1/name?password=secret", "127.0.0.1:1/name?password=***: "),
         ("oracle9://x", "no driver for 'oracle9' databases; use sqlite, postgresql or mysql"),
         ("postgresql+psycopg2://host/name", "needs psycopg, which is not installed: pip install"),
         ("sqlite:///missing.db", "there is no database missing.db"),
@@ -459,6 +464,7 @@ def test_a_bad_store_is_one_line(adjourn: Adjourn, url: str, said: str) -> None:
     printed = adjourn("runs", "--store", url)
     assert printed.status in (2, 4)
     assert said in printed.err
+    assert "secret" not in printed.err
     assert printed.err.count("\n") == 1
 
 

@@ -157,6 +157,10 @@ def test_c71_hostile_rows_run_nothing_and_the_old_file_stays_as_it_was(
     [
         ("nonsense", "is no database URL"),
         ("mysql://u@h/d", "from sqlite:///FILE and postgresql"),
+        (
+            "postgresql://u:secret@h:port/d?password=secret",
+            r"u:\*\*\*@h:port/d\?password=\*\*\*. is no database URL",
+        ),
         ("sqlite:///missing.db", "there is no file missing.db"),
     ],
 )

@@ -33,6 +33,7 @@ from adjourn.checkpoints.servers import (
     missing_driver,
     parsed_url,
     server_engine,
+    shown_url,
     transaction,
     understood,
 )
@@ -359,7 +360,7 @@ class Database:
             )
 
     def _why_not_open(self, error: Exception) -> str:
-        shown = self.url.render_as_string(hide_password=True)
+        shown = shown_url(self.url)
         cause = getattr(error, "orig", None) or error
         if not self.is_sqlite or self.in_memory:
             return f"cannot use {shown}: {cause}"

@@ -25,6 +25,7 @@ from adjourn.checkpoints.errors import StoreError, UsageError
 from adjourn.checkpoints.put_rows import CheckpointPut, Where, WritesPut
 from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.checkpoints.schema import threads
+from adjourn.checkpoints.servers import shown_url
 from adjourn.checkpoints.thread_memory import ThreadMemory
 
 Theirs = BaseCheckpointSaver[Any]
@@ -54,7 +55,7 @@ def old_store(url: str) -> Iterator[Theirs]:
         package = (
             "langgraph-checkpoint-sqlite" if url.startswith("sqlite") else "langgraph-checkpoint-postgres"
         )
-        raise StoreError(f"reading {_shown(url)} needs {package}: pip install {package}") from error
+        raise StoreError(f"reading {shown_url(url)} needs {package}: pip install {package}") from error
 
 
 def import_threads(
@@ -78,8 +79,10 @@ def import_threads(
 def _opener(url: str) -> Callable[[], Any]:
     try:
         parsed = make_url(url)
-    except ArgumentError:
-        raise UsageError(f"--from {url!r} is no database URL; write one like sqlite:///old.db") from None
+    except (ArgumentError, ValueError):
+        raise UsageError(
+            f"--from {shown_url(url)!r} is no database URL; write one like sqlite:///old.db"
+        ) from None
     backend = parsed.get_backend_name()
     if backend == "sqlite" and parsed.database:
         if not Path(parsed.database).is_file():
@@ -87,11 +90,9 @@ def _opener(url: str) -> Callable[[], Any]:
         return partial(_sqlite, Path(parsed.database).absolute())
     if backend == "postgresql":
         return partial(_postgres, parsed.set(drivername="postgresql").render_as_string(hide_password=False))
-    raise UsageError(f"threads are imported from sqlite:///FILE and postgresql://..., not from {_shown(url)}")
-
-
-def _shown(url: str) -> str:
-    return make_url(url).render_as_string(hide_password=True)
+    raise UsageError(
+        f"threads are imported from sqlite:///FILE and postgresql://..., not from {shown_url(url)}"
+    )
 
 
 def _strict() -> JsonPlusSerializer:
@@ -124,7 +125,7 @@ def _postgres(url: str) -> Iterator[Theirs]:
             connection.read_only = True
             yield PostgresSaver(connection, serde=_strict())
     except psycopg.Error as error:
-        shown = _shown(url)
+        shown = shown_url(url)
         raise StoreError(f"{shown} holds no checkpoints of LangGraph's PostgresSaver: {error}") from error
 
 

@@ -41,8 +41,9 @@ def parsed_url(url: str) -> sa.URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
-        shown = re.sub(r"(^|//)([^/:@]*):(?!//).*@", r"\1\2:***@", url)  # a password may hold anything
-        raise StoreError(f"{shown!r} is not a database URL; write one like sqlite:///adjourn.db") from error
+        raise StoreError(
+            f"{shown_url(url)!r} is not a database URL; write one like sqlite:///adjourn.db"
+        ) from error
     backend, _, named = parsed.drivername.partition("+")
     if named in _OF_ASYNCIO:  # SQLAlchemy's own error would speak of greenlets
         raise StoreError(
@@ -52,6 +53,15 @@ def parsed_url(url: str) -> sa.URL:
     # `postgresql://` alone would ask for a driver that the extras do not bring
     driver = _DRIVERS.get(parsed.drivername)
     return parsed.set(drivername=driver) if driver else parsed
+
+
+def shown_url(url: str | sa.URL) -> str:
+    """What is meant to be a URL as it may be shown: without its passwords, those of its query (`?password=...`) included."""
+    try:
+        text = make_url(url).render_as_string(hide_password=True)
+    except (ArgumentError, ValueError):
+        text = re.sub(r"(^|//)([^/:@]*):(?!//).*@", r"\1\2:***@", str(url))  # a password may hold anything
+    return re.sub(r"([?&][^=&]*pass[^=&]*=)[^&]*", r"\1***", text, flags=re.IGNORECASE)
 
 
 def missing_driver(url: sa.URL) -> str:

@@ -5,11 +5,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import Connection, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import StoreError, UsageError
+from adjourn.checkpoints.servers import shown_url
 from adjourn.graph.cli.screen import short
 
 T = TypeVar("T")
@@ -52,7 +53,7 @@ def _told(url: str) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        raise StoreError(f"the database {shown(url)} cannot be used: {short(str(error.orig))}") from error
+        raise StoreError(f"the database {shown_url(url)} cannot be used: {short(str(error.orig))}") from error
 
 
 def _database(url: str) -> Database:
@@ -70,11 +71,3 @@ def _check_file(database: Database, create: bool) -> None:
         raise UsageError(f"there is no database {file}; --store names one, `adjourn run` makes one")
     if not file.parent.is_dir():
         raise UsageError(f"there is no folder {file.parent} for the database {file.name}")
-
-
-def shown(url: str) -> str:
-    """The URL without its password."""
-    try:
-        return make_url(url).render_as_string(hide_password=True)
-    except ArgumentError:
-        return url

@@ -6,6 +6,7 @@ import logging
 import signal
 
 from adjourn.checkpoints.errors import UsageError
+from adjourn.checkpoints.servers import shown_url
 from adjourn.graph.cli.screen import Screen
 from adjourn.graph.cli.settings import Settings
 from adjourn.graph.cli.staying import load_to_stay, log_to_stderr
@@ -44,7 +45,7 @@ async def _until_told(screen: Screen, worker: Worker, health_port: int | None) -
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     health = None if health_port is None else await _health(worker, health_port)
-    name, store = worker.runner.name, worker.runner.database.url.render_as_string()
+    name, store = worker.runner.name, shown_url(worker.runner.database.url)
     if screen.json:
         screen.data({"graph": name, "store": store})
     else:
