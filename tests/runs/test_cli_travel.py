@@ -9,6 +9,21 @@ from runs.test_cli_commands import Adjourn, adjourn, agreeing, ran, waiting
 assert adjourn  # the fixture
 
 
+def test_run_says_what_tools_need_to_know_and_show_tells_it(adjourn: Adjourn, tmp_path: Path) -> None:
+    given = ("--context", "tenant=acme", "--context", 'limits={"refund": 50}')
+    adjourn("run", "看看支付", *given)
+    (run,) = [one["id"] for one in adjourn("runs", "--json").json()]
+    context = {"tenant": "acme", "limits": {"refund": 50}}
+    assert adjourn("show", run, "--json").json()["context"] == context
+    assert 'context:\n  {"tenant": "acme", "limits": {"refund": 50}}\n' in adjourn("show", run).out
+    assert "acme" in adjourn("show", run, "--html", "-").out
+    refused = adjourn("run", "看看支付", "--context", "tenant")
+    assert (refused.status, refused.err) == (
+        2,
+        "adjourn: --context 'tenant' has no value; write --context NAME=VALUE\n",
+    )
+
+
 def test_c92_history_lists_where_a_run_stood(adjourn: Adjourn) -> None:
     run, _ = waiting(adjourn)
     printed = adjourn("history", run)

@@ -294,6 +294,16 @@ def test_c85_who_admits_is_asked_before_a_run_is_stored(serve):
     assert api.start("go")["status"] == "finished"
 
 
+def test_the_server_says_the_context_of_a_run_and_no_caller_does(serve):
+    served = serve(served_app.plain, context=lambda person, thread_id: {"tenant": f"of {thread_id}"})
+    api = served.api()
+    run = api.start("go", thread_id="t7")
+    assert served.runner.get_sync(run["id"]).context == {"tenant": "of t7"}
+    assert "tenant" not in json.dumps(api.get(f"/runs/{run['id']}").json())
+    refused = api.post("/runs", json={"message": "go", "context": {"tenant": "another"}})
+    assert "context" in json.dumps(problem(refused, 422, "invalid_request"))
+
+
 def test_lists_show_runs_newest_first_and_by_status(serve):
     api = serve().api()
     first, second = api.start("one"), api.start("two", thread_id="t2")

@@ -302,3 +302,20 @@ def test_c37_what_a_node_of_one_s_own_asks_may_hold_what_a_column_does_not_take(
         (question,) = run.interrupts
         assert question.reason == "Go\ufffd?"
         assert runner.resume_sync(run.id, {question.id: "yes"}, by="li").answer == "heard yes"
+
+
+def test_a_run_that_goes_on_elsewhere_has_its_context_on_every_engine(shared_url: str) -> None:
+    @tool(effect="write", confirm=True)
+    def whose(run: ToolContext) -> dict[str, Any]:
+        """Say whose it is."""
+        return dict(run.context)
+
+    given = {"tenant": "Ärzte 医院 \U0001f600", "limits": {"refund": 50.5}, "tags": ["a", None, True]}
+    model = ScriptedModel(turns=[says("", call("whose", {}, id="w")), "done"], by_history=True)
+    graph = build_react(model, [whose])
+    with Runner(graph, shared_url, detached=True) as front:
+        accepted = front.start_sync("go", context=given)
+    with Runner(graph, shared_url) as runner:
+        asked = runner.recover_sync(accepted.id)
+        done = runner.resume_sync(asked.id, {asked.interrupts[0].id: approve()})
+    assert json.loads(done.calls[0].result or "")["data"] == given

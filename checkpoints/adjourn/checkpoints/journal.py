@@ -47,7 +47,7 @@ from adjourn.checkpoints.records import (
 from adjourn.checkpoints.run_schema import audit, calls, interrupts, runs, steps
 
 _JSON = frozenset(
-    {"input", "error", "arguments", "payload", "response_schema", "answer", "approvals", "shown"}
+    {"input", "context", "error", "arguments", "payload", "response_schema", "answer", "approvals", "shown"}
 )
 
 

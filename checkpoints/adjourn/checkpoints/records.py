@@ -93,7 +93,8 @@ class _Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow(_Row):
-    """One run. `input` is the user's message as text; times are ISO 8601, UTC; `active_ms` is time worked."""
+    """One run. `input` is the user's message as text, `context` what its caller said about it; times are ISO 8601, UTC;
+    `active_ms` is time worked."""
 
     id: str
     thread_id: str
@@ -111,6 +112,7 @@ class RunRow(_Row):
     path: str = ""
     started_by: str | None = None
     stop_reason: str | None = None
+    context: dict[str, Any] | None = None
     answer: str | None = None
     error: dict[str, Any] | None = None
     failures: int = 0
@@ -143,7 +145,8 @@ class RunRow(_Row):
         """The run that this row holds."""
         values = cls._plain(row)
         values["input"] = str(from_json(row["input"], "runs", row["id"]))
-        values["error"] = from_json(row["error"], "runs", row["id"])
+        for name in ("context", "error"):
+            values[name] = from_json(row[name], "runs", row["id"])
         return cls(**values)
 
 

@@ -58,6 +58,7 @@ runs = Table(
     Column("status", WORD, nullable=False),
     Column("stop_reason", WORD),
     Column("input", LONG, nullable=False, comment="the user's message as JSON, stored before anything runs"),
+    Column("context", LONG, comment="what its caller said about it, as JSON, for tools, rules and prompts"),
     Column("answer", LONG),
     Column("error", LONG, comment="why the run failed, as JSON: class, message, time"),
     Column("failures", Integer, nullable=False, server_default="0"),

@@ -83,6 +83,7 @@ class BoundGraph:
         by: str | None,
         run_id: str | None = None,
         priority: int = 0,
+        context: Mapping[str, Any] | None = None,
     ) -> RunRow:
         """The row of a run that is about to start in this process. Raises what `starts.new_run` raises."""
         return starts.new_run(
@@ -95,6 +96,7 @@ class BoundGraph:
             owner=this_process(),
             lease_s=self.lease_s,
             priority=priority,
+            context=context,
         )
 
     async def row(self, run_id: str) -> RunRow:

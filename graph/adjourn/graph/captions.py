@@ -131,6 +131,7 @@ CAPTIONS: dict[str, dict[str, str]] = {
     "page.cost": {"en": "cost", "zh": "费用"},
     "page.path": {"en": "path", "zh": "路径"},
     "page.input": {"en": "Input", "zh": "输入"},
+    "page.context": {"en": "Context", "zh": "上下文"},
     "page.answer": {"en": "Answer", "zh": "回答"},
     "page.arguments": {"en": "arguments", "zh": "参数"},
     "page.result": {"en": "result", "zh": "结果"},

@@ -6,6 +6,7 @@ rows, events and questions like any other run; its questions are shown with thos
 
 import asyncio
 import contextvars
+import copy
 import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -136,7 +137,8 @@ class ChildRuns:
         own, run = own_node(bound.graph), self._run
         if own is None:
             return None
-        request = Request(run.started_by, name, own.effect, {"task": task}, run.id, run.thread_id)
+        given = copy.deepcopy(run.context or {})
+        request = Request(run.started_by, name, own.effect, {"task": task}, run.id, run.thread_id, given)
         permission = self._within.permission or Permission()
         verdict = await permission.verdict(request, agreed=agreed, asks=False)
         language = language_of(run.input)
@@ -151,6 +153,7 @@ class ChildRuns:
             thread_id=f"{shortened(parent.id, ID_SHOWN)}/{step}/{shortened(call_id, ID_SHOWN)}",
             by=parent.started_by,
             run_id=child_id(parent.id, step, call_id),
+            context=parent.context,
         )
         return replace(
             run,

@@ -45,6 +45,7 @@ from adjourn.graph.tracing import traced
 from adjourn.graph.within import Within
 from adjourn.nodes.clock import Clock
 from adjourn.nodes.masking import Masker
+from adjourn.nodes.own_graph import context_for
 from adjourn.nodes.run_context import RUN_KEY, Cancel, RunContext
 from adjourn.nodes.sealing import Keyring
 from adjourn.nodes.state import RunState
@@ -187,6 +188,7 @@ class Drive:
             ledger=written,
             path=run.path,
             started_by=run.started_by,
+            given=run.context or {},
             cancel=self._cancel,
             keyring=self._keyring,
             clock=self._clock,
@@ -211,6 +213,7 @@ class Drive:
                 stream_mode="values",
                 output_keys=[one for one in READ_AT_THE_END if one in self._graph.channels],
                 durability="sync",
+                context=context_for(self._graph, context),
                 control=self._control,
             ):
                 pending += values.pop("__interrupt__", ())

@@ -64,10 +64,12 @@ def _header(run: Run, language: str, at: str) -> str:
         for key, value in facts.items()
         if value
     )
+    given = json.dumps(row.context, ensure_ascii=False) if row.context else None
     return (
         f'<header><p class="status {safe(run.status)}">{safe(run.status_noting(language=language))}</p>'
         f"<h1>{safe(run.id)}</h1><p class=why>{safe(why(run, language, at))}</p><dl>{told}</dl>"
-        f"{_words('page.input', row.input, language)}</header>"
+        f"{_words('page.input', row.input, language)}"
+        f"{_words('page.context', given, language)}</header>"
     )
 
 

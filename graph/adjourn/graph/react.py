@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict, cast
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.graph import END, StateGraph
 from langgraph.graph import START as ENTRY
@@ -21,9 +20,10 @@ from adjourn.nodes.finish import FinishNode
 from adjourn.nodes.foreign import as_tool
 from adjourn.nodes.guards import Limits
 from adjourn.nodes.masking import Masker
-from adjourn.nodes.model import ModelNode
+from adjourn.nodes.model import Choose, ModelNode
 from adjourn.nodes.models import chat_model
 from adjourn.nodes.permission import Mode, Permission, Rule
+from adjourn.nodes.requesting import Prompt
 from adjourn.nodes.spending import Prices
 from adjourn.nodes.state import LongState, Route
 from adjourn.nodes.tool import Tool
@@ -39,7 +39,8 @@ def build_react(
     limits: Limits | None = None,
     evidence: Evidence | None = None,
     prices: Prices | None = None,
-    system_prompt: str | SystemMessage | None = None,
+    choose_model: Choose | None = None,
+    system_prompt: Prompt | None = None,
     max_history_tokens: int | None = None,
     masker: Masker | None = None,
     permission: Rule | None = None,
@@ -54,11 +55,14 @@ def build_react(
     - `tools`: what `@tool` made, LangChain tools, and plain functions (which count as writes). Of more than 20 the
       model is shown a search, `find_tools`, and what it has found by it (C-89).
     - `fallbacks`: models that are asked in their order when `model` cannot be reached (C-58).
+    - `choose_model`: a function that is told of the run (a `RunInfo`) before each model call and names the one of `model` and
+      `fallbacks` that is asked first; the others follow in their order. None: `model` is.
     - `limits`: how far a run may go; None: the defaults of `Limits`.
     - `evidence`: tools that must have brought something before an answer counts (C-56); None: any answer does.
     - `prices`: what the models' tokens cost, `{"gpt-5": Price(input=1.25, output=10, cached=0.125)}` per million, by
       the name that the provider answers with or the one it is asked for by. None: tokens are counted, cost is 0.
-    - `system_prompt`: a text, or a `SystemMessage` whose blocks carry marks such as `cache_control`.
+    - `system_prompt`: a text, a `SystemMessage` whose blocks carry marks such as `cache_control`, or a function that is told
+      of the run (a `RunInfo`) and makes either before each model call.
     - `max_history_tokens`: what of a long history is sent at most (C-76); None: all of it. Tool schemas are not
       counted: leave room for them and for the answer.
     - `masker`: what is hidden in results, arguments and errors from the model, events and tables (C-73); None: the
@@ -86,6 +90,7 @@ def build_react(
             fallbacks=[chat_model(one) for one in fallbacks],
             evidence=evidence,
             prices=prices,
+            choose_model=choose_model,
             system_prompt=system_prompt,
             max_history_tokens=max_history_tokens,
             limits=bounds,

@@ -70,6 +70,11 @@ class Run:
         return self.row.stop_reason
 
     @property
+    def context(self) -> dict[str, Any]:
+        """What the caller said about it: `Runner.start(context=...)`. Empty where nothing was said."""
+        return self.row.context or {}
+
+    @property
     def answer(self) -> str | None:
         """What the run said last; None until it ended."""
         return self.row.answer

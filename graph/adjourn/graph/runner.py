@@ -118,6 +118,7 @@ class Runner:
         by: str | None = None,
         run_id: str | None = None,
         priority: int = 0,
+        context: Mapping[str, Any] | None = None,
         busy: Busy | str | None = None,
         on_event: Listener | None = None,
         on_begun: OnBegun | None = None,
@@ -128,16 +129,22 @@ class Runner:
         - `thread_id`: None: a new conversation. On a thread that waits, the open questions are closed as dismissed and
           the message starts a new run (C-50).
         - `priority`: from -1000 to 1000; of the runs that wait for a worker, the highest is taken first.
+        - `context`: what this run's tools, prompt and rules need to know of it beside the message, as a tenant or a locale: a
+          mapping of JSON data, stored as it is with the run, so that every process that goes on with it has it. The model is
+          not told. Secrets do not belong in it, nor what cannot be stored: a connection belongs to the tools' module.
         - `busy`: what becomes of the message when the thread's run works (C-86); None: as the runner was told. One that
           waits in line finds the thread as the run before it leaves it.
         - `admit`: called in the transaction that stores the run, before it is stored; what it raises refuses the run.
         - `on_begun`: called once with the run's row, when it is stored.
 
-        Raises `RunBusy` when the thread has a run that works, and `UsageError` for a message or a priority that is none.
+        Raises `RunBusy` when the thread has a run that works, and `UsageError` for a message, a priority or a context that is
+        none.
         """
         waits = self.busy if busy is None else as_busy(busy)
         bound = self._owner.bound
-        run = bound.new_row(message, thread_id=thread_id, by=by, run_id=run_id, priority=priority)
+        run = bound.new_row(
+            message, thread_id=thread_id, by=by, run_id=run_id, priority=priority, context=context
+        )
 
         def begin(connection: Connection) -> Begun:
             if admit is not None:
@@ -247,7 +254,8 @@ class Runner:
 
         It has a thread of its own, copied up to there, and a ledger of its own; the other run is left as it is. What
         people answered before stands, except agreements: those were given to the other run, and are asked for again.
-        The runs of specialists are not forked: one that had not brought its answer begins anew, as a run of the fork.
+        Its context is that of the other one. The runs of specialists are not forked: one that had not brought its answer
+        begins anew, as a run of the fork.
 
         - `checkpoint`: its id, or its number in the history; None: the newest.
         - `message`: starts the new run, and what was open at the checkpoint is closed; None: the run goes on as the
@@ -277,6 +285,7 @@ class Runner:
         thread_id: str | None = None,
         by: str | None = None,
         priority: int = 0,
+        context: Mapping[str, Any] | None = None,
         on_event: Listener | None = None,
     ) -> Run:
         """Go on without a stored run: from a history, and what a person submitted, alone (C-87).
@@ -291,7 +300,7 @@ class Runner:
         """
         behalf = Behalf(by, on_event)
         going_on = travel.run_from_history(
-            self._owner, messages, values, behalf, thread_id=thread_id, priority=priority
+            self._owner, messages, values, behalf, thread_id=thread_id, priority=priority, context=context
         )
         return await self._shown(going_on)
 
@@ -344,6 +353,7 @@ class Runner:
         by: str | None = None,
         run_id: str | None = None,
         priority: int = 0,
+        context: Mapping[str, Any] | None = None,
     ) -> AsyncGenerator[Event]:
         """`start`, and each event when it happens; a detached runner follows the run. Who leaves the loop early does not
         stop the run."""
@@ -355,6 +365,7 @@ class Runner:
                 by=by,
                 run_id=run_id,
                 priority=priority,
+                context=context,
                 on_event=listener,
                 on_begun=begun,
             )

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import SystemMessage
 
 from adjourn.graph.graph_parts import Graph
 from adjourn.graph.may_answer import MayAnswer
@@ -21,9 +20,10 @@ from adjourn.nodes.flow_model import FlowModel, FlowTools
 from adjourn.nodes.flow_table import FlowTable, GraphStep, Step, ToolStep
 from adjourn.nodes.guards import Limits
 from adjourn.nodes.masking import Masker
-from adjourn.nodes.model import ModelNode
+from adjourn.nodes.model import Choose, ModelNode
 from adjourn.nodes.models import chat_model
 from adjourn.nodes.permission import Mode, Permission, Rule
+from adjourn.nodes.requesting import Prompt
 from adjourn.nodes.spending import Prices
 from adjourn.nodes.tool import Tool
 
@@ -37,7 +37,8 @@ def build_serial(
     fallbacks: Sequence[BaseChatModel | str] = (),
     limits: Limits = FLOW_LIMITS,
     prices: Prices | None = None,
-    system_prompt: str | SystemMessage | None = None,
+    choose_model: Choose | None = None,
+    system_prompt: Prompt | None = None,
     max_history_tokens: int | None = None,
     masker: Masker | None = None,
     permission: Rule | None = None,
@@ -69,6 +70,7 @@ def build_serial(
             tools,
             fallbacks=others,
             prices=prices,
+            choose_model=choose_model,
             system_prompt=system_prompt,
             max_history_tokens=max_history_tokens,
             limits=limits,

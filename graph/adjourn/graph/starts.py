@@ -1,5 +1,6 @@
 """How a run begins on its thread: a new one, one that follows another, or one in place of a waiting one."""
 
+import json
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from adjourn.checkpoints.compiled import in_one_go
 from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import RunBusy, RunNotFound, UsageError
 from adjourn.checkpoints.events import Event, RunStarted, StepStarted
+from adjourn.checkpoints.json_data import check_data
 from adjourn.checkpoints.leases import lease_end
 from adjourn.checkpoints.lifecycle import HIGHEST_PRIORITY, ErrorCode, RunEvent, RunStatus, StopReason
 from adjourn.checkpoints.records import KEY_LENGTH, CallRow, RunRow, shortened
@@ -27,6 +29,7 @@ from adjourn.nodes.state import FRESH, RunState
 from adjourn.nodes.texts import language_of, say
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # without i, l, o, u: ids are read aloud and typed
+MOST_CONTEXT = 10_000  # characters of a run's context: ids and settings, no documents
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +70,12 @@ def new_run(
     owner: str,
     lease_s: float,
     priority: int = 0,
+    context: Mapping[str, Any] | None = None,
 ) -> RunRow:
     """The row of a run that is about to start, owned by `owner`.
 
-    Raises `UsageError` for an empty message, for a name that no database takes, and for a `priority` that is no number
-    from -1000 to 1000.
+    Raises `UsageError` for an empty message, for a name that no database takes, for a `priority` that is no number
+    from -1000 to 1000, and for a `context` that is no JSON object.
     """
     if not isinstance(message, str):
         kind = type(message).__name__
@@ -91,6 +95,7 @@ def new_run(
         graph=graph,
         signature=signature,
         input=message,
+        context=_checked_context(context),
         started_by=by,
         status=RunStatus.RUNNING.value,
         lease_owner=owner,
@@ -100,6 +105,28 @@ def new_run(
         created_at=at,
         updated_at=at,
     )
+
+
+def _checked_context(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What a caller says about a run, as it is stored. It is read with the run's row, so it has a limit."""
+    if not given:
+        return None
+    if not isinstance(given, Mapping):
+        raise UsageError(f"context is a mapping of names to JSON data, not {type(given).__name__}")
+    try:
+        check_data(dict(given))
+    except ValueError as error:
+        raise UsageError(
+            f"context is JSON data, which every process can read: {error}; what cannot be stored, as a connection, is "
+            "for the module that defines the tools"
+        ) from None
+    text = json.dumps(given, ensure_ascii=False)
+    check_text("context", text)
+    if len(text) > MOST_CONTEXT:
+        raise UsageError(
+            f"context has {len(text)} characters as JSON; at most {MOST_CONTEXT} stand with a run"
+        )
+    return dict(given)
 
 
 def dated(run: RunRow, lease_s: float) -> RunRow:

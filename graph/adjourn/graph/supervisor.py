@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import SystemMessage
 
 from adjourn.checkpoints.errors import UsageError
 from adjourn.graph.graph_parts import Graph
@@ -17,7 +16,9 @@ from adjourn.graph.specialists import Check, Specialists, specialists_of
 from adjourn.nodes.delegation import delegate_tool, find_specialists_tool, specialist_tool
 from adjourn.nodes.guards import Limits
 from adjourn.nodes.masking import Masker
+from adjourn.nodes.model import Choose
 from adjourn.nodes.permission import Mode, Rule
+from adjourn.nodes.requesting import Prompt
 from adjourn.nodes.specialist_node import FromAnswer, SpecialistNode, ToTask
 from adjourn.nodes.spending import Prices
 from adjourn.nodes.tool import Tool
@@ -43,7 +44,7 @@ class Specialist:
 
     name: str
     about: str
-    prompt: str | None = None
+    prompt: Prompt | None = None
     tools: Sequence[Any] = ()
     model: BaseChatModel | str | None = None
     limits: Limits = field(default_factory=Limits)
@@ -102,7 +103,8 @@ def build_supervisor(
     fallbacks: Sequence[BaseChatModel | str] = (),
     limits: Limits | None = None,
     prices: Prices | None = None,
-    system_prompt: str | SystemMessage | None = None,
+    choose_model: Choose | None = None,
+    system_prompt: Prompt | None = None,
     max_history_tokens: int | None = None,
     masker: Masker | None = None,
     permission: Rule | None = None,
@@ -149,6 +151,7 @@ def build_supervisor(
         fallbacks=fallbacks,
         limits=limits,
         prices=prices,
+        choose_model=choose_model,
         system_prompt=system_prompt,
         max_history_tokens=max_history_tokens,
         masker=masker,

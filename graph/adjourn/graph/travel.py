@@ -43,6 +43,7 @@ async def fork(
         thread_id=thread_id,
         by=behalf.by,
         priority=original.priority,
+        context=original.context,
     )
     wanted = Wanted(original.id, begins_at, message, repeat_writes)
     forker = Forker(bound.saver.codec, bound.masker, bound.keyring)
@@ -67,12 +68,17 @@ async def run_from_history(
     *,
     thread_id: str | None,
     priority: int,
+    context: Mapping[str, Any] | None,
 ) -> Run:
     """See `Runner.run_from_history`."""
     bound = owner.bound
-    run = bound.new_row("history", thread_id=thread_id, by=behalf.by)  # its words are in the history
+    run = bound.new_row(
+        "history", thread_id=thread_id, by=behalf.by, context=context
+    )  # its words are in the history
     history, words = begin_with(messages, values, run_id=run.id, tools=bound.tools)
-    run = bound.new_row(words, thread_id=run.thread_id, by=behalf.by, run_id=run.id, priority=priority)
+    run = bound.new_row(
+        words, thread_id=run.thread_id, by=behalf.by, run_id=run.id, priority=priority, context=context
+    )
 
     def begin(connection: Connection) -> Begun:
         seed_thread(connection, bound.saver.codec, run.thread_id, {"messages": history})

@@ -3,7 +3,7 @@
 from adjourn.nodes.approvers import Approvers
 from adjourn.nodes.ask import AskNode
 from adjourn.nodes.checked_types import ArgumentList, HostIn, PathInside, UrlIn
-from adjourn.nodes.context import Happened, ToolContext
+from adjourn.nodes.context import Happened, RunInfo, ToolContext
 from adjourn.nodes.evidence import Evidence
 from adjourn.nodes.finish import FinishNode
 from adjourn.nodes.flow_table import ApprovalStep, BranchStep, FunctionStep, GraphStep, LoopStep, ToolStep
@@ -40,6 +40,7 @@ __all__ = [
     "PathInside",
     "Price",
     "RateLimited",
+    "RunInfo",
     "RunState",
     "ScriptedModel",
     "Secret",

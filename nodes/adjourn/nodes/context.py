@@ -1,4 +1,4 @@
-"""What a tool may know about the call that it serves (C-31)."""
+"""What a tool may know about the call that it serves (C-31), and a prompt about its run."""
 
 import threading
 import time
@@ -8,11 +8,30 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What the functions of a graph that make its prompt and choose its model are told of the run, before each model call.
+
+    - `step`: the number of the model call, from 1. `language`: that of the run's message.
+    - `path`: the specialists from the top, joined by `/`; empty: nobody's.
+    - `context`: what was given to `Runner.start(context=...)`, of a specialist what the run at the top was given.
+    """
+
+    run_id: str
+    thread_id: str
+    step: int
+    language: str
+    path: str = ""
+    started_by: str | None = None
+    context: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class ToolContext:
     """Injected into a tool that has a parameter of this type; the model never sees that parameter.
 
     - `idempotency_key`: the same for each attempt of the call, also after a crash and in another process.
     - `arguments`: the call's, as JSON data.
+    - `context`: what was given to `Runner.start(context=...)`, the same in each process; empty where nothing was.
     - `deadline`: on the clock of `time.monotonic()`; None: no limit.
     - `approved_by`: who agreed to this call; None: nobody was asked, or whoever agreed gave no name (see `approved`).
     - `cancelled`: set when the run is cancelled; a synchronous tool that works long should look at it.
@@ -25,6 +44,7 @@ class ToolContext:
     tool: str
     idempotency_key: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    context: Mapping[str, Any] = field(default_factory=dict)
     attempt: int = 1
     deadline: float | None = None
     started_by: str | None = None

@@ -4,6 +4,7 @@ An exception in a tool is an outcome, never the end of the run. LangGraph's own 
 """
 
 import asyncio
+import copy
 import functools
 import logging
 import random
@@ -65,6 +66,7 @@ class Executor:
             # the same for each attempt, also after a crash and in another process
             idempotency_key=shortened(f"{run.run_id}:{self.step}:{call['id']}", KEY_LENGTH),
             arguments=hidden(call["arguments"] or {}),
+            context=copy.deepcopy(run.given),  # what a tool does to it is no other tool's matter
             started_by=run.started_by,
             approved=call.get("approved", False),
             approved_by=call.get("approved_by"),

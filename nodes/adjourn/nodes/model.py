@@ -7,23 +7,24 @@ word, with its tools switched off (C-57).
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from adjourn.checkpoints.errors import ModelFailed
+from adjourn.checkpoints.errors import ModelFailed, UsageError
 from adjourn.checkpoints.events import Event, Message, StepStarted, ToolCall
 from adjourn.checkpoints.lifecycle import Effect, ErrorCode, StopReason
 from adjourn.nodes.asking import Asking
 from adjourn.nodes.assembly import Turn
 from adjourn.nodes.bound_model import BoundModel
 from adjourn.nodes.calls import Call
+from adjourn.nodes.context import RunInfo
 from adjourn.nodes.counters import Counters, counters_of, kept, new_counters
 from adjourn.nodes.evidence import Evidence
 from adjourn.nodes.guards import REFUSED, SENT_BACK, Limits, steps_left, stop_reason
@@ -31,7 +32,7 @@ from adjourn.nodes.history import healed
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.observations import failure
 from adjourn.nodes.planning import Planner
-from adjourn.nodes.requesting import Requests
+from adjourn.nodes.requesting import Prompt, Requests
 from adjourn.nodes.run_context import RunContext, check_of_its_run, run_context
 from adjourn.nodes.spending import Prices, check_prices, cost_of, spend
 from adjourn.nodes.standing import left_s, standing_of
@@ -43,11 +44,15 @@ from adjourn.nodes.tool_search import FIND_TOOLS, searched, shown
 
 log = logging.getLogger("adjourn.model")
 
+Choose = Callable[[RunInfo], str]
+"""Names the model that is asked first, before each model call."""
+
 
 class ModelNode:
     """Asks the model once per superstep. Returns `tools`, `model` or `finish` as its outcome.
 
-    `fallbacks` are asked in their order when the model cannot be reached (C-58). `serial`: this is the step of a flow
+    `fallbacks` are asked in their order when the model cannot be reached (C-58); `choose_model` names the one of all of them
+    that is asked first. `serial`: this is the step of a flow
     (C-77); `forced`: the provider is told that its one tool must be called. `provider_tools` are tools that the provider runs
     itself, as its API describes them (C-13).
     """
@@ -58,7 +63,8 @@ class ModelNode:
         tools: Iterable[Tool] = (),
         *,
         fallbacks: Iterable[BaseChatModel] = (),
-        system_prompt: str | SystemMessage | None = None,
+        choose_model: Choose | None = None,
+        system_prompt: Prompt | None = None,
         max_history_tokens: int | None = None,
         limits: Limits | None = None,
         evidence: Evidence | None = None,
@@ -79,6 +85,7 @@ class ModelNode:
         self.searches = FIND_TOOLS in self.tools and bool(searched(self.tools.values()))
         self.models = self.showing(shown([], self.tools) if self.searches else [*self.tools])
         self.requests = Requests(self.models[0].name, system_prompt, max_history_tokens)
+        self._choose = choose_model
         if evidence is not None:
             evidence.check(self.tools)
         check_prices(self.limits, [one.name for one in self.models], self.prices)
@@ -92,6 +99,19 @@ class ModelNode:
                 BoundModel.of(one, told, forced=self._forced, provider_tools=self._own) for one in self._asked
             ]
         return self._bound[key]
+
+    def asked(self, history: Sequence[AnyMessage], info: RunInfo) -> Sequence[BoundModel]:
+        """The models in the order in which they are asked, told of the tools that this history has come to.
+
+        Raises `UsageError` where the function of the graph names none of them.
+        """
+        models = self.showing(shown(history, self.tools)) if self.searches else self.models
+        if self._choose is None:
+            return models
+        name = self._choose(info)
+        if name not in (known := [one.name for one in models]):
+            raise UsageError(f"choose_model gave {name!r}; the models of this graph are {', '.join(known)}")
+        return sorted(models, key=lambda one: one.name != name)
 
     async def __call__(self, state: RunState, config: RunnableConfig) -> RunState:
         run = run_context(config)
@@ -137,12 +157,14 @@ class _Step:
         self.language = state.get("language", "en")
         self.mended = self._mended()
         self.history = state["messages"] if self.mended is None else self.mended
+        step = state.get("step", 0) + 1
+        info = run.info(step, self.language)
         self.asking = Asking(
-            node.showing(shown(self.history, node.tools)) if node.searches else node.models,
-            node.requests.of(self.history, self._notes(), self.language),
+            node.asked(self.history, info),
+            node.requests.of(self.history, self._notes(), info),
             node.tools,
             run,
-            state.get("step", 0) + 1,
+            step,
             left_s=lambda: left_s(counters, run, node.limits),
             tools_off=is_last,
         )

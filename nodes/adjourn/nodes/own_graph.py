@@ -7,6 +7,7 @@ interrupted or killed runs again from its beginning, as LangGraph says.
 """
 
 import asyncio
+import copy
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -103,7 +104,9 @@ class _Work:
             if entered is None:
                 raise RuntimeError("a write that was given up still goes on; try again when it has ended")
         try:
-            async for values in self.node.graph.astream(self._given(), config, stream_mode="values"):
+            async for values in self.node.graph.astream(
+                self._given(), config, stream_mode="values", context=context_for(self.node.graph, run)
+            ):
                 self.values = values
                 if run.budgets is not None and await run.budgets.are_spent():
                     watch.stop(StopReason.BUDGET_SPENT)
@@ -162,6 +165,11 @@ class _Work:
             found = ""
         told = say("stop.found", self.language, found=found) if found else say("stop.nothing", self.language)
         return f"{say(f'stop.{reason.value}', self.language, steps=steps)} {told}"
+
+
+def context_for(graph: Any, run: RunContext) -> dict[str, Any] | None:
+    """What nodes find as `runtime.context`: what the run was started with, where the graph has a `context_schema`."""
+    return None if graph.context_schema is None else copy.deepcopy(dict(run.given))
 
 
 def _raised(working: asyncio.Task[None]) -> bool:

@@ -245,7 +245,7 @@ def injection(kind: Any, where: str, *, has_default: bool) -> Callable[[ToolCont
     return None
 
 
-_INSTEAD = "take a ToolContext, which knows run, thread, call and person"
+_INSTEAD = "take a ToolContext, which knows run, thread, call and person, and what the run was started with"
 
 
 def _marks(kind: Any) -> Iterable[type]:

@@ -3,7 +3,7 @@
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -30,7 +30,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a rule is asked. `person` started the run; None: nobody is named."""
+    """What a rule is asked. `person` started the run; None: nobody is named. `context`: as a `ToolContext` has it."""
 
     person: str | None
     tool: str
@@ -38,6 +38,7 @@ class Request:
     arguments: Mapping[str, Any]
     run_id: str
     thread_id: str
+    context: Mapping[str, Any] = field(default_factory=dict)
 
 
 Rule = Callable[[Request], Verdict | str | Awaitable[Verdict | str]]

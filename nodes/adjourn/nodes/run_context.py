@@ -5,6 +5,7 @@ the checkpoint's metadata. Nodes that are used in somebody's own graph run witho
 """
 
 import asyncio
+import copy
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from adjourn.nodes.assembly import Usage
 from adjourn.nodes.attempt import Places
 from adjourn.nodes.calls import Call, Question
 from adjourn.nodes.clock import Clock
+from adjourn.nodes.context import RunInfo
 from adjourn.nodes.delegation import Children, Gate
 from adjourn.nodes.flow_state import StepMove
 from adjourn.nodes.history import Checked
@@ -177,6 +179,7 @@ class RunContext:
     ledger: Ledger
     path: str = ""
     started_by: str | None = None
+    given: Mapping[str, Any] = field(default_factory=dict)  # by the caller: `Runner.start(context=...)`
     cancel: Cancel = field(default_factory=Cancel)
     places: Places = field(default_factory=Places)
     legal: Checked = field(default_factory=Checked)
@@ -188,6 +191,18 @@ class RunContext:
     gate: Gate | None = None  # of its family; None: it has none
     above: Permission | None = None  # of the runs that it works for: it holds here too
     budgets: Budgets | None = None  # theirs
+
+    def info(self, step: int, language: str) -> RunInfo:
+        """What functions of the graph are told before the model call of this step."""
+        return RunInfo(
+            self.run_id,
+            self.thread_id,
+            step,
+            language,
+            self.path,
+            self.started_by,
+            copy.deepcopy(self.given),
+        )
 
 
 class NoLedger:

@@ -6,6 +6,7 @@ of the run are looked at (`guards.py`).
 """
 
 import asyncio
+import copy
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -371,7 +372,15 @@ class _Batch:
             return True
         run, arguments = self.run_context, call["arguments"] or {}
         agreed, effect = call.get("approved", False), tool.effect_of(arguments)
-        request = Request(run.started_by, tool.name, effect, hidden(arguments), run.run_id, run.thread_id)
+        request = Request(
+            run.started_by,
+            tool.name,
+            effect,
+            hidden(arguments),
+            run.run_id,
+            run.thread_id,
+            copy.deepcopy(run.given),
+        )
         # what was agreed to was asked about: that verdict is kept, and not computed again (C-38)
         asks = agreed or tool.question_of(arguments) is not None
         verdict = await self.permission.verdict(request, agreed=agreed, asks=asks)

@@ -12,7 +12,7 @@ from adjourn.checkpoints.records import Interrupt
 from adjourn.graph.captions import moment
 from adjourn.graph.cli.apps import load
 from adjourn.graph.cli.form import Form
-from adjourn.graph.cli.given import Flags, answers_of
+from adjourn.graph.cli.given import Flags, answers_of, context_of
 from adjourn.graph.cli.how_to import Examples, resume_command, show_questions
 from adjourn.graph.cli.live import Live
 from adjourn.graph.cli.screen import Screen, on_terminal
@@ -131,14 +131,26 @@ def driving(
 
 
 def start(
-    settings: Settings, message: str, *, thread_id: str | None, by: str | None, priority: int = 0
+    settings: Settings,
+    message: str,
+    *,
+    thread_id: str | None,
+    by: str | None,
+    priority: int = 0,
+    context: Sequence[str] = (),
 ) -> int:
     """`adjourn run`: start a run and show it. Gives the exit status."""
     if not message.strip():
         raise UsageError("the message is empty; say what the run is to do")
+    given = context_of(context)
     with driving(settings, create=True, by=by, asks=on_terminal(settings)) as driver:
         run = driver.runner.start_sync(
-            message, thread_id=thread_id, by=by, priority=priority, on_event=driver.live
+            message,
+            thread_id=thread_id,
+            by=by,
+            priority=priority,
+            context=given,
+            on_event=driver.live,
         )
         return driver.go_on(run)
 

@@ -32,6 +32,29 @@ class Flags:
         return bool(self.approve or self.edit or self.reject or self.set or self.answers or self.reason)
 
 
+def context_of(assignments: Sequence[str]) -> Answers:
+    """What `--context NAME=VALUE` says: JSON where the value is that, else text. Raises `UsageError`."""
+    return {name: _json_or_text(text) for name, text in fields_of(assignments, "--context", "NAME").items()}
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return read_json(text)
+    except ValueError:
+        return text
+
+
+def fields_of(assignments: Sequence[str], flag: str, what: str) -> dict[str, str]:
+    """Texts by their names, of flags such as `--set FIELD=VALUE`. Raises `UsageError`."""
+    values: dict[str, str] = {}
+    for one in assignments:
+        name, equals, value = one.partition("=")
+        if not equals or not name:
+            raise UsageError(f"{flag} {one!r} has no value; write {flag} {what}=VALUE")
+        values[name] = value
+    return values
+
+
 def answers_of(flags: Flags, run: Run) -> Answers:
     """The answer to each question that the flags name, by the question's full id.
 

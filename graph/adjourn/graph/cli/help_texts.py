@@ -37,6 +37,9 @@ CHINESE: dict[str, str] = {
     ),
     "With --history: a value that it waits for; may be given again.": "配合 --history：它所等待的值；可多次给出。",
     "Where it comes to wait for a worker, the highest is taken first.": "等待 worker 时，数值最高的先执行。",
+    "What the run's tools and prompt need to know beside the message, as JSON or text; may be given again.": (
+        "除消息之外，运行的工具和提示词需要知道的内容，写成 JSON 或文本；可多次给出。"
+    ),
     "Who does this; stored with the run. Without: the system's user.": "操作人，随运行保存；不给则为系统用户。",
     "The database, as a SQLAlchemy URL.": "数据库，写成 SQLAlchemy 的 URL。",
     "The graph, or a function that builds it: FILE.py:NAME or module:NAME. "

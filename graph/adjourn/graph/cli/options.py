@@ -63,4 +63,12 @@ Version = Annotated[
     bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version.")
 ]
 Many = list[str] | None  # of an option that may be given again
+Context = Annotated[
+    Many,
+    typer.Option(
+        "--context",
+        metavar="NAME=VALUE",
+        help="What the run's tools and prompt need to know beside the message, as JSON or text; may be given again.",
+    ),
+]
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or the unique beginning of one.")]

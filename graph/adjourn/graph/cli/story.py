@@ -1,5 +1,6 @@
 """`adjourn show`: everything about one run on one screen. It reads the database and needs no app."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -97,6 +98,8 @@ class Story:
         """Print all of it."""
         self._header()
         self._block("input", self._run.row.input)
+        if self._run.row.context:
+            self._block("context", json.dumps(self._run.row.context, ensure_ascii=False))
         if self._run.error:
             self._block("error", str(self._run.error.get("message")), "red")
         self._flow()
@@ -239,6 +242,7 @@ def to_dict(run: Run, settings: Settings) -> dict[str, Any]:
     waits = run.status == RunStatus.INTERRUPTED
     return {
         **run.to_dict(),
+        "context": run.context,
         "shown_reason": run.shown_reason or None,
         "why": why(run, settings.language, now()),
         "calls": [_call_dict(one) for one in run.calls],

@@ -36,6 +36,7 @@ TEXTS: dict[str, dict[str, str]] = {
     "nobody": {"en": "nobody", "zh": "无人"},
     "somebody": {"en": "(no name)", "zh": "（未署名）"},
     "input": {"en": "input", "zh": "输入"},
+    "context": {"en": "context", "zh": "上下文"},
     "answer": {"en": "answer", "zh": "回答"},
     "flow": {"en": "flow", "zh": "流程"},
     "error": {"en": "error", "zh": "错误"},

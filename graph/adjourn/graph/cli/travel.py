@@ -7,6 +7,7 @@ from typing import Any
 from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.json_data import read_json
 from adjourn.graph.cli.drive import driving
+from adjourn.graph.cli.given import context_of, fields_of
 from adjourn.graph.cli.screen import Screen, on_terminal
 from adjourn.graph.cli.settings import Settings
 from adjourn.graph.past import RunCheckpoint
@@ -70,14 +71,22 @@ def start_from_history(
     thread_id: str | None,
     by: str | None,
     priority: int = 0,
+    context: Sequence[str] = (),
 ) -> int:
     """`adjourn run --history`: go on from the history in a file and what was submitted. Gives the exit status."""
     if message and assignments:
         raise UsageError("give either --set FIELD=VALUE or a MESSAGE with --history, not both")
-    history, values = _read(file), message or _fields(assignments)
+    history, values = _read(file), message or fields_of(assignments, "--set", "FIELD")
+    given = context_of(context)
     with driving(settings, create=True, by=by, asks=on_terminal(settings)) as driver:
         run = driver.runner.run_from_history_sync(
-            history, values, thread_id=thread_id, by=by, priority=priority, on_event=driver.live
+            history,
+            values,
+            thread_id=thread_id,
+            by=by,
+            priority=priority,
+            context=given,
+            on_event=driver.live,
         )
         return driver.go_on(run)
 
@@ -89,13 +98,3 @@ def _read(file: str) -> Any:
         raise UsageError(f"--history {file}: {error.strerror or error}") from error
     except ValueError as error:
         raise UsageError(f"--history {file} is no JSON: {error}") from error
-
-
-def _fields(assignments: Sequence[str]) -> dict[str, str]:
-    values: dict[str, str] = {}
-    for one in assignments:
-        name, equals, value = one.partition("=")
-        if not equals or not name:
-            raise UsageError(f"--set {one!r} has no value; write --set FIELD=VALUE")
-        values[name] = value
-    return values

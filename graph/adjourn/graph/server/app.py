@@ -14,7 +14,7 @@ from starlette.routing import Mount, Route
 from adjourn.graph.runner import Runner
 from adjourn.graph.server.access import Access
 from adjourn.graph.server.bounds import Bounds, Streams
-from adjourn.graph.server.desk import Admit, Desk
+from adjourn.graph.server.desk import Admit, ContextOf, Desk
 from adjourn.graph.server.entrance import Entrance, Rates
 from adjourn.graph.server.hosting import DRAIN_S, SWEEP_S, Hosting
 from adjourn.graph.server.inbox import assets, page
@@ -32,6 +32,7 @@ def make_app(
     bounds: Bounds | None = None,
     *,
     admit: Admit | None = None,
+    context: ContextOf | None = None,
     drain_s: float = DRAIN_S,
     sweep_s: float = SWEEP_S,
 ) -> Starlette:
@@ -41,6 +42,8 @@ def make_app(
       tokens, which this function cannot see to: `adjourn serve` does.
     - `bounds`: how much one caller may ask for; None: the defaults.
     - `admit`: called with person, message and thread before a run is stored; raise `NotAllowed` to refuse it.
+    - `context`: called with person and thread (None: a new one) before a run is stored; gives what `Runner.start` takes as
+      `context`. It is said here and never by the caller, so that tools may trust it.
     - `drain_s`: seconds that the steps in hand may take when the server goes. `sweep_s`: seconds between two looks for
       runs whose owner died.
 
@@ -52,7 +55,7 @@ def make_app(
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         hosting = Hosting(runner, drain_s=drain_s, sweep_s=sweep_s)
-        app.state.desk = Desk(runner, hosting, bounds, Streams(bounds.max_streams), admit)
+        app.state.desk = Desk(runner, hosting, bounds, Streams(bounds.max_streams), admit, context)
         async with hosting.open():
             yield
 

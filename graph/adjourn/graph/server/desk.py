@@ -1,6 +1,6 @@
 """What every handler of a request needs, in one place; and who may see what."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -24,18 +24,23 @@ from adjourn.graph.server.problems import Refused
 Admit = Callable[[str | None, str, str | None], None]
 """Called with person, message and thread before a run is stored; what it raises refuses the run."""
 
+ContextOf = Callable[[str | None, str | None], Mapping[str, Any]]
+"""Called with person and thread before a run is stored; gives the run's context."""
+
 BodyT = TypeVar("BodyT", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """One server's runner and what belongs to it. `admit` None: everybody who comes in may start runs."""
+    """One server's runner and what belongs to it. `admit` None: everybody who comes in may start runs. `context`
+    None: those that start here have none."""
 
     runner: Runner
     hosting: Hosting
     bounds: Bounds
     streams: Streams
     admit: Admit | None = None
+    context: ContextOf | None = None
 
 
 def desk_of(request: Request) -> Desk:

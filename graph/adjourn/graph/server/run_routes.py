@@ -80,6 +80,7 @@ async def start(request: Request) -> Response:
         return shown(run_of(await desk.runner.get(before.id)), 200, _at(before.id))
     if desk.admit is not None:
         desk.admit(caller.name, asked.message, asked.thread_id)
+    context = None if desk.context is None else desk.context(caller.name, asked.thread_id)
 
     def drive(on_begun: OnBegun) -> Coroutine[Any, Any, Run]:
         return desk.runner.start(
@@ -88,6 +89,7 @@ async def start(request: Request) -> Response:
             by=caller.name,
             run_id=run_id,
             priority=asked.priority,
+            context=context,
             on_begun=on_begun,
             admit=_thread_is_open_to(caller),
         )

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from adjourn.checkpoints.lifecycle import HIGHEST_PRIORITY
-from adjourn.graph.cli.options import DEFAULT_STORE, App, By, Json, Lang, Many, RunId, Store
+from adjourn.graph.cli.options import DEFAULT_STORE, App, By, Context, Json, Lang, Many, RunId, Store
 from adjourn.graph.cli.settings import person_of, settings_of
 
 
@@ -90,6 +90,7 @@ def run(
             help="Where it comes to wait for a worker, the highest is taken first.",
         ),
     ] = 0,
+    context: Context = None,
     by: By = None,
     store: Store = DEFAULT_STORE,
     app: App = None,
@@ -101,7 +102,14 @@ def run(
 
     settings = settings_of(store, app, json, lang)
     if history is None:
-        return drive.start(settings, message or "", thread_id=thread, by=person_of(by), priority=priority)
+        return drive.start(
+            settings,
+            message or "",
+            thread_id=thread,
+            by=person_of(by),
+            priority=priority,
+            context=context or (),
+        )
     return travel.start_from_history(
         settings,
         history,
@@ -110,6 +118,7 @@ def run(
         thread_id=thread,
         by=person_of(by),
         priority=priority,
+        context=context or (),
     )
 
 
