@@ -319,3 +319,12 @@ def test_a_run_that_goes_on_elsewhere_has_its_context_on_every_engine(shared_url
         asked = runner.recover_sync(accepted.id)
         done = runner.resume_sync(asked.id, {asked.interrupts[0].id: approve()})
     assert json.loads(done.calls[0].result or "")["data"] == given
+
+
+def test_one_start_that_is_sent_by_several_at_once_is_one_run_on_every_engine(
+    office: Office, shared_url: str
+) -> None:
+    runners = [office([RESTART, "done"]) for _ in range(4)]
+    runs = at_once([partial(one.start_sync, "restart", run_id="job-7", by="wang") for one in runners])
+    assert {getattr(one, "id", one) for one in runs} == {"job-7"}
+    assert [one.action for one in runners[0].get_sync("job-7").audit].count("started") == 1

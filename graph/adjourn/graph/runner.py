@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from adjourn.checkpoints import event_rows, journal, leases
 from adjourn.checkpoints.database import Database
-from adjourn.checkpoints.errors import UsageError
+from adjourn.checkpoints.errors import RunBusy, UsageError
 from adjourn.checkpoints.events import Event
 from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.checkpoints.records import Interrupt, RunRow
@@ -128,6 +128,8 @@ class Runner:
 
         - `thread_id`: None: a new conversation. On a thread that waits, the open questions are closed as dismissed and
           the message starts a new run (C-50).
+        - `run_id`: an id of the caller's own, by which the run starts once: the same start again (message, person, and thread
+          where one is named) gives that run as it stands, and drives nothing. `recover` goes on with one whose process died.
         - `priority`: from -1000 to 1000; of the runs that wait for a worker, the highest is taken first.
         - `context`: what this run's tools, prompt and rules need to know of it beside the message, as a tenant or a locale: a
           mapping of JSON data, stored as it is with the run, so that every process that goes on with it has it. The model is
@@ -138,7 +140,7 @@ class Runner:
         - `on_begun`: called once with the run's row, when it is stored.
 
         Raises `RunBusy` when the thread has a run that works, and `UsageError` for a message, a priority or a context that is
-        none.
+        none, and for a `run_id` by which something else was started.
         """
         waits = self.busy if busy is None else as_busy(busy)
         bound = self._owner.bound
@@ -147,9 +149,16 @@ class Runner:
         )
 
         def begin(connection: Connection) -> Begun:
+            if run_id is not None:
+                starts.check_new(connection, run, thread_id)
             if admit is not None:
                 admit(connection, run)
-            told = starts.store(connection, starts.dated(run, bound.lease_s), bound.masker)
+            try:
+                told = starts.store(connection, starts.dated(run, bound.lease_s), bound.masker)
+            except (RunBusy, UsageError):
+                if run_id is not None:  # the same start at the same moment was first
+                    starts.check_new(connection, run, thread_id, anew=True)
+                raise
             return Begun(journal.read_run(connection, run.id), told)
 
         def attempt(leave: Callable[[], None]) -> Coroutine[Any, Any, Run]:
@@ -160,10 +169,15 @@ class Runner:
 
             return self._owner.own(begin, Behalf(by, on_event, begun))
 
-        if waits is Busy.REFUSE:
-            return await self._shown(self._owner.own(begin, Behalf(by, on_event, on_begun)))
-        end_of = self._owner.end_of
-        return await self._shown(self._lines.in_turn(run.thread_id, self.busy_wait_s, end_of, attempt))
+        try:
+            if waits is Busy.REFUSE:
+                return await self._shown(self._owner.own(begin, Behalf(by, on_event, on_begun)))
+            if run_id is not None:  # before it stands in a line behind itself
+                await self.database.aread(lambda connection: starts.check_new(connection, run, thread_id))
+            end_of = self._owner.end_of
+            return await self._shown(self._lines.in_turn(run.thread_id, self.busy_wait_s, end_of, attempt))
+        except starts.StartedBefore as before:
+            return await self.get(before.run.id)
 
     async def resume(
         self,
@@ -355,8 +369,8 @@ class Runner:
         priority: int = 0,
         context: Mapping[str, Any] | None = None,
     ) -> AsyncGenerator[Event]:
-        """`start`, and each event when it happens; a detached runner follows the run. Who leaves the loop early does not
-        stop the run."""
+        """`start`, and each event when it happens; a detached runner follows the run, and so does one that finds it started
+        before, from its first event on. Who leaves the loop early does not stop the run."""
 
         def drive(listener: Listener, begun: OnBegun) -> Coroutine[Any, Any, Run]:
             return self.start(
@@ -394,17 +408,17 @@ class Runner:
         return follow_live(self.database, run_id, self._owner.broadcast, self._ear, after=after)
 
     def _streamed(self, drive: Driving) -> AsyncGenerator[Event]:
-        return (
-            self._left_and_followed(drive) if self.detached else while_driven(self.database, drive, self.left)
-        )
+        if self.detached:
+            return self._left_and_followed(drive)
+        return while_driven(self.database, drive, self.left, self.follow)
 
     async def _left_and_followed(self, drive: Driving) -> AsyncGenerator[Event]:
         told: list[Event] = []
         begun: list[RunRow] = []
-        await drive(told.append, begun.append)
+        run = await drive(told.append, begun.append)
         for event in told:
             yield event
-        async for event in self.follow(begun[0].id, after=begun[0].last_event):
+        async for event in self.follow(run.id, after=begun[0].last_event if begun else 0):
             yield event
 
     # -- the process

@@ -40,6 +40,14 @@ class Begun:
     told: Sequence[Event]
 
 
+class StartedBefore(Exception):
+    """The run that was to start is there already; nothing was changed."""
+
+    def __init__(self, run: RunRow) -> None:
+        super().__init__(run.id)
+        self.run = run
+
+
 def new_id(prefix: str) -> str:
     """An id that sorts by time: 48 bits of milliseconds, 30 random bits."""
     return _id(prefix, time.time_ns() // 1_000_000, secrets.randbits(30))
@@ -133,6 +141,25 @@ def dated(run: RunRow, lease_s: float) -> RunRow:
     """A new run that waited in line, with the time and the lease of now."""
     at = now()
     return replace(run, created_at=at, updated_at=at, lease_until=lease_end(lease_s))
+
+
+def check_new(connection: Connection, run: RunRow, thread_id: str | None, *, anew: bool = False) -> None:
+    """Raise `StartedBefore` where the same start made a run of this id, `UsageError` where another one did.
+
+    The same start: of this person, with this message, for this graph, on this thread if its caller named one. `anew`: look
+    at what is stored now, whatever this transaction has seen before.
+    """
+    try:
+        known = (journal.lock_run if anew else journal.read_run)(connection, run.id)
+    except RunNotFound:
+        return
+    names = ("input", "graph", "started_by")
+    same = all(getattr(known, one) == getattr(run, one) for one in names)
+    if not same or thread_id not in (None, known.thread_id):
+        raise UsageError(
+            f"there is a run {run.id!r} already, which began with another message, thread, graph or person; take another id"
+        )
+    raise StartedBefore(known)
 
 
 def store(connection: Connection, run: RunRow, masker: Masker | None = None) -> list[Event]:

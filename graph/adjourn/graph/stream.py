@@ -235,14 +235,18 @@ def _place(one: Heard, after: int) -> int:
 
 
 async def while_driven(
-    database: Database, drive: Driving, left: set[asyncio.Task[Run]]
+    database: Database,
+    drive: Driving,
+    left: set[asyncio.Task[Run]],
+    follow: Callable[[str], AsyncGenerator[Event]],
 ) -> AsyncGenerator[Event]:
-    """Drive a run, and give each event when it happens. Raises what `drive` raises.
+    """Drive a run, and give each event when it happens; `follow` gives those of one that was begun before. Raises what
+    `drive` raises.
 
     A run whose listener leaves is driven on, and its task is in `left` until it ends. When the listener is cancelled, the
     run is too.
     """
-    box = Mailbox()
+    box, begun = Mailbox(), asyncio.Event()
     gone = False
 
     def hear(event: Event) -> None:
@@ -254,12 +258,15 @@ async def while_driven(
         if not task.cancelled() and task.exception() is not None:
             log.info("a run whose listener had left ended with %r", task.exception())
 
-    task: asyncio.Task[Run] = asyncio.create_task(drive(hear, lambda _: None))
+    task: asyncio.Task[Run] = asyncio.create_task(drive(hear, lambda _: begun.set()))
     task.add_done_callback(lambda _: box.close())
     try:
         async for event in read_out(database, box):
             yield event
-        task.result()
+        run = task.result()
+        if not begun.is_set():
+            async for event in follow(run.id):
+                yield event
     except asyncio.CancelledError:  # Ctrl-C, or a task that was stopped: the run ends first
         task.cancel()
         await asyncio.wait({task})

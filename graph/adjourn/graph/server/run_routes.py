@@ -82,7 +82,13 @@ async def start(request: Request) -> Response:
         desk.admit(caller.name, asked.message, asked.thread_id)
     context = None if desk.context is None else desk.context(caller.name, asked.thread_id)
 
+    stored: list[RunRow] = []
+
     def drive(on_begun: OnBegun) -> Coroutine[Any, Any, Run]:
+        def begun(row: RunRow) -> None:
+            stored.append(row)
+            on_begun(row)
+
         return desk.runner.start(
             asked.message,
             thread_id=asked.thread_id,
@@ -90,7 +96,7 @@ async def start(request: Request) -> Response:
             run_id=run_id,
             priority=asked.priority,
             context=context,
-            on_begun=on_begun,
+            on_begun=begun,
             admit=_thread_is_open_to(caller),
         )
 
@@ -101,7 +107,7 @@ async def start(request: Request) -> Response:
             raise
         return shown(run_of(await desk.runner.get(before.id)), 200, _at(before.id))
     await desk.hosting.wait(started, wait_s(request))
-    return shown(run_of(await desk.runner.get(started)), 201, _at(started))
+    return shown(run_of(await desk.runner.get(started)), 201 if stored else 200, _at(started))
 
 
 def _at(run_id: str) -> dict[str, str]:
