@@ -18,7 +18,7 @@ from store.processes import PROCESSES
 
 from adjourn.checkpoints import event_rows, journal, leases
 from adjourn.checkpoints.errors import AlreadyAnswered, LeaseLost, NotResumable, RunBusy
-from adjourn.checkpoints.events import StepStarted
+from adjourn.checkpoints.events import Event, StepStarted
 from adjourn.checkpoints.lifecycle import RunEvent
 from adjourn.graph import Run, Runner, Specialist, build_react, build_supervisor, starts
 from adjourn.nodes import ScriptedModel, ToolContext, approve, tool
@@ -328,3 +328,26 @@ def test_one_start_that_is_sent_by_several_at_once_is_one_run_on_every_engine(
     runs = at_once([partial(one.start_sync, "restart", run_id="job-7", by="wang") for one in runners])
     assert {getattr(one, "id", one) for one in runs} == {"job-7"}
     assert [one.action for one in runners[0].get_sync("job-7").audit].count("started") == 1
+
+
+def test_progress_is_stored_between_a_call_and_its_result_on_every_engine(shared_url: str) -> None:
+    told = threading.Event()
+
+    @tool(effect="write", timeout_s=20)
+    def long(run: ToolContext) -> str:
+        """Take long."""
+        run.progress("half", 0.5)
+        told.wait(20)
+        return "done"
+
+    def hear(event: Event) -> None:
+        if event.word == "tool_progress":
+            told.set()
+
+    model = ScriptedModel(turns=[says("", call("long", {}, id="c")), "done"], by_history=True)
+    with Runner(build_react(model, [long]), shared_url) as runner:
+        run = runner.start_sync("go", on_event=hear)
+        words = [one.word for one in runner.events_sync(run.id)]
+        row = runner.get_sync(run.id).row
+    assert words[words.index("tool_call") :][:3] == ["tool_call", "tool_progress", "tool_result"]
+    assert (run.answer, row.last_event - row.claimed_event) == ("done", len(words) - 1)

@@ -16,6 +16,7 @@ EXAMPLES = [
     events.TextDiscarded(run_id="r", step=1, attempt=2, reason="ConnectionError"),
     events.Message(run_id="r", step=1, message_id="m", text="字", calls=2),
     events.ToolCall(run_id="r", step=1, call_id="c", name="n", arguments={"a": [1]}),
+    events.ToolProgress(run_id="r", step=1, call_id="c", name="n", part=2, message="half", share=0.5),
     events.ToolResult(run_id="r", step=1, call_id="c", name="n", outcome="ok", data=[{"x": None}], took_ms=3),
     events.LoopInterrupt(run_id="r", step=1, interrupts=({"id": "int_1"}, {"id": "int_2"})),
     events.InterruptAnswered(
@@ -35,6 +36,7 @@ def test_c63_every_event_has_its_word_and_an_example():
         "text_discarded",
         "message",
         "tool_call",
+        "tool_progress",
         "tool_result",
         "loop_interrupt",
         "interrupt_answered",
@@ -58,7 +60,7 @@ def test_an_event_comes_back_from_its_row(event):
 
 def test_keys_tell_facts_apart():
     assert len({event.key for event in EXAMPLES}) == len(EXAMPLES)
-    first, second = EXAMPLES[6], events.ToolResult(run_id="r", step=2, call_id="c", name="n", outcome="ok")
+    first, second = EXAMPLES[7], events.ToolResult(run_id="r", step=2, call_id="c", name="n", outcome="ok")
     assert first.key != second.key  # an id that returns in a later step is another call
 
 

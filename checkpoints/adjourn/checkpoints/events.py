@@ -121,6 +121,25 @@ class ToolCall(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolProgress(Event):
+    """A tool says how far it is. `share` is from 0 to 1; None: nobody knows. `part` counts from 1 within the call.
+
+    `call_id` is empty for a node of a graph of somebody's own, whose `name` is then the graph's.
+    """
+
+    word = "tool_progress"
+    call_id: str
+    name: str
+    part: int
+    message: str
+    share: float | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.word}:{self.step}:{self.call_id}:{self.part}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult(Event):
     """A call has its final observation. `data` is what people may see; `took_ms` is None if it never ran."""
 
@@ -202,8 +221,8 @@ class RunFailed(Event):
 EVENTS: Mapping[str, type[Event]] = {
     kind.word: kind
     for kind in (
-        RunStarted, StepStarted, TextDelta, TextDiscarded, Message, ToolCall, ToolResult,
-        LoopInterrupt, InterruptAnswered, RunFinished, RunFailed,
+        RunStarted, StepStarted, TextDelta, TextDiscarded, Message, ToolCall,
+        ToolProgress, ToolResult, LoopInterrupt, InterruptAnswered, RunFinished, RunFailed,
     )
 }  # fmt: skip
 

@@ -6,6 +6,7 @@ handed to the listener after their commit, in the order of their numbers.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from sqlalchemy import Connection
 from adjourn.checkpoints import doubts, event_rows, family, flow_rows, journal, leases, run_rows
 from adjourn.checkpoints.compiled import Check, in_one_go
 from adjourn.checkpoints.database import Database, format_time, now
-from adjourn.checkpoints.events import Event, StepStarted, TextDiscarded
+from adjourn.checkpoints.events import Event, StepStarted, TextDiscarded, ToolProgress
 from adjourn.checkpoints.hooks import Held
 from adjourn.checkpoints.lifecycle import CallState, RunEvent, StopReason
 from adjourn.checkpoints.records import KEY_LENGTH, CallRow, Interrupt, RunRow, shortened
@@ -31,6 +32,7 @@ from adjourn.nodes.sealing import Keyring
 from adjourn.nodes.spending import Spent
 
 Listener = Callable[[Event], None]
+log = logging.getLogger("adjourn.call")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,10 @@ class RunLog:
         self._entered: dict[tuple[int, str], tuple[datetime, int]] = {}  # reads: since when, which attempt
         self._next = 1
         self._knows_last = True  # no transaction of ours may have been rolled back behind `_next`
+        self._parts: dict[
+            str, int
+        ] = {}  # by the beginning of their keys: how many words of progress there are
+        self._reporting: dict[tuple[int, str], asyncio.Future[list[Event]]] = {}  # the last of each call
         self._begun: set[str] = set()  # keys of `step_started`: a flow may come to one step twice
         self.learn(before)
 
@@ -228,6 +234,7 @@ class RunLog:
         await self._store(work, synced=synced)
 
     async def end(self, step: int, call: Call, outcome: Outcome) -> None:
+        await self._reported(step, call)
         outcome = self._timed(step, call, outcome)
         close = self._closing(step, call, outcome)
         event = self._rows.result(step, call, outcome)
@@ -240,9 +247,44 @@ class RunLog:
 
         await self._store(work)
 
+    def progress(self, step: int, call_id: str, name: str, message: str, share: float | None) -> None:
+        call_id = shortened(call_id, KEY_LENGTH)
+        key = f"{ToolProgress.word}:{step}:{call_id}:"
+        if key not in self._parts:  # those of owners before count on
+            self._parts[key] = sum(one.startswith(key) for one in self._before.told)
+        self._parts[key] += 1
+        event = ToolProgress(
+            run_id=self.run.id,
+            path=self.run.path,
+            step=step,
+            call_id=call_id,
+            name=name,
+            part=self._parts[key],
+            message=self._rows.masker.text(message),
+            share=share,
+        )
+
+        def work(connection: Connection) -> list[Event]:
+            return event_rows.append_in_place(connection, self.run.id, event, fence=self.fence)
+
+        storing = self._database.soon(
+            lambda: self._database.write(work), writes=True, short=True, then=self.tell_all
+        )
+        self._reporting[step, call_id] = storing
+        storing.add_done_callback(_log_lost)
+
+    async def _reported(self, step: int, call: Call) -> None:
+        """Wait for what is being stored of a call's progress: it stands before the call's outcome."""
+        storing = self._reporting.pop((step, row_id(call)), None)
+        if storing is not None:
+            await asyncio.wait({storing})
+
     async def settled(self) -> None:
         for storing in list(self._storing):
             await asyncio.shield(storing)
+        if self._reporting:
+            await asyncio.wait(set(self._reporting.values()))
+            self._reporting.clear()
 
     def discarded(self, step: int) -> int:
         return sum(key.startswith(f"{TextDiscarded.word}:{step}:") for key in self._before.told)
@@ -384,6 +426,12 @@ class RunLog:
             return (told,)
 
         return write
+
+
+def _log_lost(storing: "asyncio.Future[list[Event]]") -> None:
+    """The call goes on without it; where another owner has come, its outcome is refused too."""
+    if not storing.cancelled() and (error := storing.exception()) is not None:
+        log.info("a word of a tool's progress was not stored: %s", type(error).__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,8 +51,18 @@ class ToolContext:
     approved_by: str | None = None
     approved: bool = False
     cancelled: threading.Event = field(default_factory=threading.Event)
+    report: Callable[[str, float | None], None] | None = field(default=None, repr=False)
     # drives the runs of specialists: for the runtime's own `delegate`
     children: Any = field(default=None, repr=False)
+
+    def progress(self, message: str, share: float | None = None) -> None:
+        """Tell whoever watches the run how far the call is; `share` is from 0 to 1. The model is not told.
+
+        From any thread, as often as you like: at most one a second is stored and sent, as `tool_progress`, and of those
+        between the newest. It never raises and never waits.
+        """
+        if self.report is not None:
+            self.report(message, share)
 
     @property
     def seconds_left(self) -> float | None:

@@ -26,6 +26,7 @@ from adjourn.nodes.failures import Failure, TimeLimit, failure_of, public_messag
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.observations import plain, success
 from adjourn.nodes.outcome import Outcome, failed
+from adjourn.nodes.progress import Progress
 from adjourn.nodes.questions import asks
 from adjourn.nodes.results import shaped
 from adjourn.nodes.run_context import RunContext
@@ -164,6 +165,7 @@ class _Execution:
     made: int = 0  # attempts by this owner
     time_limits: int = 0
     began: float = field(default_factory=time.monotonic)
+    progress: Progress | None = None  # of the last attempt
     masker: Masker = field(init=False)  # hides the secrets too
     hides: Masker = field(init=False)  # hides nothing else
 
@@ -212,7 +214,7 @@ class _Execution:
         run, held = self.executor.run, HeldPlaces()
         try:
             await self._take_places(held)
-            context = self._context()
+            context = replace(self._context(), report=self._reporter())
             self.attempt, self.made = self.attempt + 1, self.made + 1
             if self.is_write:
                 await run.ledger.start(
@@ -265,8 +267,22 @@ class _Execution:
         try:
             return await result_of(work, self.tool.timeout_s, on_abandon=held.abandon)
         finally:
+            if self.progress is not None:
+                self.progress.close()
             if self.is_write:
                 self.executor.run.places.abandon_write(work)  # if it still goes on
+
+    def _reporter(self) -> Progress | None:
+        """What passes on what this attempt says of its progress; None: the tool has nothing to say it by."""
+        if not self.tool.injected:
+            return None
+        ledger, step, name = self.executor.run.ledger, self.executor.step, self.tool.name
+
+        def tell(message: str, share: float | None) -> None:
+            ledger.progress(step, self.call["id"], name, self.hides.text(message), share)
+
+        self.progress = Progress(tell)
+        return self.progress
 
     def _context(self) -> ToolContext:
         limit = self.tool.timeout_s

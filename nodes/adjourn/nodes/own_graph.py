@@ -23,6 +23,7 @@ from adjourn.nodes.counters import counters_of, kept
 from adjourn.nodes.finish import FOUND_SHOWN
 from adjourn.nodes.guards import Limits
 from adjourn.nodes.model_watch import LimitReached, ModelWatch
+from adjourn.nodes.progress import Progress
 from adjourn.nodes.run_context import RunContext, run_context
 from adjourn.nodes.spending import Prices
 from adjourn.nodes.standing import left_s
@@ -78,6 +79,7 @@ class _Work:
         self.language = state.get("language", "en")
         self.counters = counters_of(state)
         self.values: Any = None  # the newest
+        self.progress = Progress(self._tell_progress)
         run.clock.at_least(self.counters["active_ms"])
 
     async def done(self, config: RunnableConfig) -> RunState:
@@ -89,6 +91,7 @@ class _Work:
             reason = await self._ended(working, watch)
         finally:
             await watch.stored()
+            await self.run.ledger.settled()
         steps, _ = self.run.ledger.so_far()
         result: RunState = {"outcome": "finish", "step": max(steps, watch.steps), "stop_reason": reason.value}
         if reason is StopReason.CANCELLED:
@@ -104,15 +107,29 @@ class _Work:
             if entered is None:
                 raise RuntimeError("a write that was given up still goes on; try again when it has ended")
         try:
-            async for values in self.node.graph.astream(
-                self._given(), config, stream_mode="values", context=context_for(self.node.graph, run)
+            async for mode, part in self.node.graph.astream(
+                self._given(),
+                config,
+                stream_mode=["values", "custom"],
+                context=context_for(self.node.graph, run),
             ):
-                self.values = values
+                if mode == "custom":
+                    self.progress(
+                        part if isinstance(part, str) else json.dumps(part, ensure_ascii=False, default=str)
+                    )
+                    continue
+                self.values = part
                 if run.budgets is not None and await run.budgets.are_spent():
                     watch.stop(StopReason.BUDGET_SPENT)
         finally:
+            self.progress.close()
             if entered is not None:
                 entered.leave()
+
+    def _tell_progress(self, message: str, share: float | None) -> None:
+        """What the graph's nodes write by `get_stream_writer()`."""
+        ledger = self.run.ledger
+        ledger.progress(ledger.so_far()[0], "", self.node.graph.get_name(), message, share)
 
     def _given(self) -> Any:
         if self.node.take_in is None:

@@ -14,6 +14,7 @@ from adjourn.checkpoints.events import (
     TextDelta,
     TextDiscarded,
     ToolCall,
+    ToolProgress,
     ToolResult,
 )
 from adjourn.checkpoints.lifecycle import CallState
@@ -46,6 +47,7 @@ class Live:
             TextDiscarded: self._text_discarded,
             Message: self._message,
             ToolCall: self._tool_call,
+            ToolProgress: self._tool_progress,
             ToolResult: self._tool_result,
             InterruptAnswered: self._answered,
             RunFinished: self._finished,
@@ -103,6 +105,13 @@ class Live:
             f" {arguments}",
             (f"  [{event.call_id}]", "dim"),
             cut=True,
+        )
+
+    def _tool_progress(self, event: ToolProgress) -> None:
+        share = "" if event.share is None else f" {event.share:.0%}"
+        of = f"  [{event.call_id}]" if event.call_id else ""
+        self._line(
+            event, ("… ", "dim"), (event.name, "bold"), share, (of, "dim"), f"  {event.message}", cut=True
         )
 
     def _tool_result(self, event: ToolResult) -> None:

@@ -166,8 +166,8 @@ class EventShown(_Given):
     """An event. Its other fields depend on `type`; `text_delta` alone has no number, and is not stored."""
 
     type: Literal[
-        "run_started", "step_started", "text_delta", "text_discarded", "message", "tool_call", "tool_result",
-        "loop_interrupt", "interrupt_answered", "run_finished", "run_failed",
+        "run_started", "step_started", "text_delta", "text_discarded", "message", "tool_call", "tool_progress",
+        "tool_result", "loop_interrupt", "interrupt_answered", "run_finished", "run_failed",
     ]  # fmt: skip
     run_id: str
     path: str

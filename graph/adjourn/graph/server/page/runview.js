@@ -219,8 +219,12 @@ function drawCall(call, isOpen) {
       el("strong", {}, call.name),
       el("code", {}, call.arguments === null ? "?" : short(call.arguments, 90)),
       el("span", { className: "chip" }, say(`call.${call.state}`), call.code ? ` · ${call.code}` : ""),
-      el("span", { className: "quiet" }, took)),
+      el("span", { className: "quiet" }, call.state === "running" && call.progress ? progress(call.progress) : took)),
     block("arguments", call.arguments), told !== "" && block("result", told));
+}
+
+function progress({ message, share }) {
+  return share === null ? message : `${Math.round(share * 100)} % · ${message}`;
 }
 
 // Long ones scroll: they must be reachable by keyboard.

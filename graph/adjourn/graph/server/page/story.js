@@ -47,6 +47,10 @@ const TAKE = {
     const calls = stepOf(story, event.step).calls;
     calls.set(event.call_id, { id: event.call_id, name: event.name, arguments: event.arguments, state: "running" });
   },
+  tool_progress(story, event) {
+    const call = stepOf(story, event.step).calls.get(event.call_id);
+    if (call) call.progress = { message: event.message, share: event.share };
+  },
   tool_result(story, event) {
     goesOn(story);
     const calls = stepOf(story, event.step).calls;
