@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 from store.engines import Engines
 
 from adjourn.checkpoints import doorbell, event_rows, leases, queue
+from adjourn.checkpoints.database import format_time
 from adjourn.checkpoints.events import StepStarted
 from adjourn.checkpoints.lifecycle import RunEvent
 from adjourn.graph import Runner, build_react, following
@@ -99,10 +101,19 @@ def test_those_behind_a_person_who_has_their_share_are_found(desk: Runner) -> No
 def test_the_next_run_is_found_by_an_index_however_many_wait(
     engine: str, servers: Engines, tmp_path: Any
 ) -> None:
-    rows = [{"id": f"r{number}", "by": f"p{number % 7}", "p": number % 3} for number in range(5000)]
+    began = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = [
+        {
+            "id": f"r{number}",
+            "by": f"p{number % 7}",
+            "p": number % 3,
+            "at": format_time(began + timedelta(seconds=number)),
+        }
+        for number in range(5000)
+    ]
     store = sa.text(
         "INSERT INTO runs (id, thread_id, graph, signature, started_by, status, input, priority, created_at, updated_at) "
-        "VALUES (:id, :id, 'office', 's', :by, 'running', '\"go\"', :p, :id, :id)"
+        "VALUES (:id, :id, 'office', 's', :by, 'running', '\"go\"', :p, :at, :at)"
     )
     plans: list[str] = []
     with runner(servers.empty(engine, tmp_path)) as one:

@@ -240,5 +240,5 @@ def event_from_row(
         if kind is LoopInterrupt:
             fields["interrupts"] = tuple(fields["interrupts"])
         return kind(run_id=run_id, number=number, step=step, path=path, **fields)
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise StoredDataError("events", f"({run_id}, {number})", f"not a {word!r} event: {error}") from error

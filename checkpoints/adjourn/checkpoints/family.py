@@ -7,10 +7,14 @@ from typing import Any
 from sqlalchemy import CTE, Connection, Select, bindparam, func, literal_column, or_, select, tuple_
 
 from adjourn.checkpoints import journal
-from adjourn.checkpoints.compiled import Asked, Statement
+from adjourn.checkpoints.compiled import Asked, Statement, word
+from adjourn.checkpoints.errors import RunNotFound, StoredDataError
 from adjourn.checkpoints.lifecycle import InterruptState, RunStatus
-from adjourn.checkpoints.records import Interrupt, RunRow
+from adjourn.checkpoints.records import Interrupt, RunRow, whole
 from adjourn.checkpoints.run_schema import interrupts, runs
+
+Place = tuple[str, str, int]
+"""Where a question stands among all that are asked: its time, its run, and its number there."""
 
 _children = Statement(
     lambda _: (
@@ -21,13 +25,16 @@ _children = Statement(
 )
 
 
+DEEPEST = 100  # runs that work for each other: rows that somebody changed may say so without an end
+
+
 def _tree() -> CTE:
     """The runs that work for a run, directly or through others: `id`, and `depth`, which is 1 for a direct one."""
     first = select(runs.c.id, literal_column("1").label("depth")).where(
         runs.c.parent_run_id == bindparam("id_")
     )
     found = first.cte("below", recursive=True)
-    more = select(runs.c.id, found.c.depth + literal_column("1"))
+    more = select(runs.c.id, found.c.depth + literal_column("1")).where(found.c.depth < DEEPEST)
     return found.union_all(more.where(runs.c.parent_run_id == found.c.id))
 
 
@@ -83,9 +90,19 @@ def count_children(connection: Connection, run_id: str, *, but: Iterable[str] = 
 
 
 def top(connection: Connection, run: RunRow) -> RunRow:
-    """The run that a run works for in the end: itself when it works for none. Raises `RunNotFound`."""
-    while run.parent_run_id is not None:
-        run = journal.read_run(connection, run.parent_run_id)
+    """The run that a run works for in the end: itself when it works for none.
+
+    Raises `StoredDataError` when a run on the way is damaged, is not there, or works for itself.
+    """
+    met = {run.id}
+    while (parent := run.parent_run_id) is not None:
+        if parent in met:
+            raise StoredDataError("runs", run.id, f"it works for run {parent}, which works for it")
+        met.add(parent)
+        try:
+            run = journal.read_run(connection, parent)
+        except RunNotFound:
+            raise StoredDataError("runs", run.id, f"it works for run {parent}, which is not there") from None
     return run
 
 
@@ -99,13 +116,37 @@ def read_interrupts(
     return found
 
 
+def asks(connection: Connection, run_id: str) -> bool:
+    """Whether a run, or one below it, has an open question."""
+    return _asks.first(connection, {"id_": run_id}) is not None
+
+
+_asks = Statement(
+    lambda _: (
+        select(literal_column("1"))
+        .select_from(interrupts)
+        .where(
+            interrupts.c.state == word(InterruptState.OPEN),
+            or_(interrupts.c.run_id == bindparam("id_"), interrupts.c.run_id.in_(select(_tree().c.id))),
+        )
+        .limit(1)
+    )
+)
+
+
 def open_questions(
-    connection: Connection, graph: str, *, limit: int, behind: Interrupt | None = None
-) -> tuple[list[tuple[RunRow, Interrupt]], Interrupt | None]:
+    connection: Connection,
+    graph: str,
+    *,
+    limit: int,
+    behind: Place | None = None,
+    damaged: list[StoredDataError] | None = None,
+) -> tuple[list[tuple[RunRow, Interrupt]], Place | None]:
     """A page of the open questions of a graph's waiting runs and of those below them, the oldest first, `limit` at most.
 
     Each comes with the run at the top of its family, which shows the question and takes the answer. The second result is
-    the question that the next page is `behind`; None: this page is the last.
+    what the next page is `behind`; None: this page is the last. `damaged`: where the errors of damaged rows are added,
+    whose questions are left out then; None: the first one is raised.
     """
     place = (interrupts.c.created_at, interrupts.c.run_id, interrupts.c.position)
     asking = (
@@ -120,14 +161,16 @@ def open_questions(
         .limit(limit)
     )
     if behind is not None:
-        asking = asking.where(tuple_(*place) > (behind.created_at, behind.run_id, behind.position))
-    asked = [Interrupt.of(row) for row in connection.execute(asking).mappings()]
+        asking = asking.where(tuple_(*place) > behind)
+    rows = connection.execute(asking).mappings().all()
+    asked = whole(rows, Interrupt.of, damaged)
     # at once: an inbox that is open asks every two seconds, and nearly all of them are at the top
     those = connection.execute(select(runs).where(runs.c.id.in_({one.run_id for one in asked}))).mappings()
-    tops = {row["id"]: top(connection, RunRow.of(row)) for row in those}
+    tops = dict(whole(those, lambda row: (row["id"], top(connection, RunRow.of(row))), damaged))
     found = []
     for question in asked:
-        run = tops[question.run_id]
-        if run.graph == graph and run.status == RunStatus.INTERRUPTED:
+        run = tops.get(question.run_id)
+        if run is not None and run.graph == graph and run.status == RunStatus.INTERRUPTED:
             found.append((run, question))
-    return found, asked[-1] if len(asked) == limit else None
+    last = rows[-1] if len(rows) == limit else None
+    return found, None if last is None else (last["created_at"], last["run_id"], last["position"])

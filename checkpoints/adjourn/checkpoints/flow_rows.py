@@ -2,18 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from types import MappingProxyType
 
 from sqlalchemy import ClauseElement, Connection, bindparam, func, insert, null, or_, select, update
 
 from adjourn.checkpoints.compiled import Asked, Check, Statement, word
 from adjourn.checkpoints.errors import IllegalMove
 from adjourn.checkpoints.lifecycle import FLOW_STEP_MOVES, FlowStepState, sources
-from adjourn.checkpoints.records import to_text
+from adjourn.checkpoints.records import Row, to_text
 from adjourn.checkpoints.run_schema import flow_steps
 
 
 @dataclass(frozen=True, slots=True)
-class FlowStepRow:
+class FlowStepRow(Row):
     """A row of `flow_steps`. `version` counts how often its status was set; times are ISO 8601, UTC."""
 
     run_id: str
@@ -24,6 +25,10 @@ class FlowStepRow:
     version: int = 1
     started_at: str | None = None
     ended_at: str | None = None
+
+    _table = "flow_steps"
+    _key = ("run_id", "position")
+    _words = MappingProxyType({"status": FlowStepState})
 
 
 _ENDED = (FlowStepState.DONE, FlowStepState.SKIPPED, FlowStepState.FAILED, FlowStepState.STOPPED)
@@ -107,7 +112,7 @@ def read(connection: Connection, run_id: str) -> list[FlowStepRow]:
 def ask(connection: Connection, run_id: str) -> Asked[list[FlowStepRow]]:
     """`read`, asked together with others."""
     asked = _read.ask(connection, {"of_run": run_id})
-    return lambda: [FlowStepRow(**row) for row in asked()]
+    return lambda: [FlowStepRow.of(row) for row in asked()]
 
 
 _read = Statement(

@@ -24,7 +24,7 @@ from sqlalchemy.exc import IntegrityError
 from adjourn.checkpoints import run_rows
 from adjourn.checkpoints.compiled import Asked, Check, Statement, word
 from adjourn.checkpoints.database import now
-from adjourn.checkpoints.errors import IllegalMove, LeaseLost
+from adjourn.checkpoints.errors import IllegalMove, LeaseLost, StoredDataError
 from adjourn.checkpoints.lifecycle import (
     CALL_MOVES,
     LIVE,
@@ -43,6 +43,7 @@ from adjourn.checkpoints.records import (
     StepRow,
     to_json,
     to_text,
+    whole,
 )
 from adjourn.checkpoints.run_schema import audit, calls, interrupts, runs, steps
 
@@ -52,7 +53,7 @@ _JSON = frozenset(
 
 
 def _encoded(row: Any, table: Table) -> dict[str, Any]:
-    values = {name: getattr(row, name) for name in row.__dataclass_fields__}
+    values = {name: getattr(row, name) for name in row.__slots__}
     for name in _JSON & values.keys() - ({"answer"} if table is runs else set()):
         values[name] = to_json(values[name])
     return values
@@ -340,9 +341,10 @@ def list_runs(
     started_by: str | None = None,
     roots: bool = False,
     limit: int | None = None,
+    damaged: list[StoredDataError] | None = None,
 ) -> list[RunRow]:
     """Runs, newest first; `statuses` empty: all; `graph`, `started_by` None: of every one; `roots`: none that
-    works for another run."""
+    works for another run. `damaged`: see `whole`; such a row counts against `limit`."""
     statement = select(runs).order_by(runs.c.created_at.desc(), runs.c.id.desc())
     words = [one.value for one in statuses]
     if words:
@@ -357,7 +359,7 @@ def list_runs(
         statement = statement.where(runs.c.parent_run_id.is_(None))
     if limit is not None:
         statement = statement.limit(limit)
-    return [RunRow.of(row) for row in connection.execute(statement).mappings()]
+    return whole(connection.execute(statement).mappings(), RunRow.of, damaged)
 
 
 def open_run(connection: Connection, thread_id: str) -> RunRow | None:

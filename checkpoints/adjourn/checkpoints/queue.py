@@ -7,12 +7,13 @@ whoever comes second is refused.
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import Connection, or_, select
+from sqlalchemy import Connection, RowMapping, or_, select
 
 from adjourn.checkpoints.compiled import word
 from adjourn.checkpoints.database import now
+from adjourn.checkpoints.errors import StoredDataError
 from adjourn.checkpoints.lifecycle import RunStatus
-from adjourn.checkpoints.records import RunRow
+from adjourn.checkpoints.records import RunRow, whole
 from adjourn.checkpoints.run_schema import runs
 
 _works = runs.c.status == word(RunStatus.RUNNING)  # there is an index of these runs alone
@@ -28,6 +29,7 @@ def unowned(
     most_per_graph: int | None = None,
     taken: Collection[str] = (),
     apart: Collection[str] = (),
+    damaged: list[StoredDataError] | None = None,
 ) -> list[RunRow]:
     """The running runs of a graph that nobody drives: never taken, handed back, or their lease has run out.
 
@@ -38,6 +40,7 @@ def unowned(
     - `most_per_graph`: the same for all runs of the graph.
     - `taken`: ids that the caller is about to claim. They are left out, and count as driven.
     - `apart`: ids that are left out.
+    - `damaged`: where the errors of damaged rows are added, which are left out then; None: the first one is raised.
     """
     at = now()
     driven: Counter[str | None] = Counter()
@@ -51,17 +54,20 @@ def unowned(
         return person is not None and most_per_person is not None and driven[person] >= most_per_person
 
     found: list[RunRow] = []
+    bad: list[StoredDataError] | None = None if damaged is None else []
     while limit is None or len(found) < limit:
         wanted = None if limit is None else limit - len(found)
-        without = [*taken, *apart, *(one.id for one in found)]
+        without = [*taken, *apart, *(one.id for one in found), *(one.key for one in bad or ())]
         full = [one for one in driven if one is not None and has_its_share(one)]
-        page = _page(connection, graph, at, without=without, full=full, limit=wanted)
-        for one in page:
+        rows = _page(connection, graph, at, without=without, full=full, limit=wanted)
+        for one in whole(rows, RunRow.of, bad):
             if not has_its_share(one.started_by):  # by those before it on this page
                 driven[one.started_by] += 1
                 found.append(one)
-        if wanted is None or len(page) < wanted:
+        if wanted is None or len(rows) < wanted:
             break
+    if damaged is not None:
+        damaged += bad or ()
     return found
 
 
@@ -73,7 +79,7 @@ def _page(
     without: Collection[str],
     full: Sequence[str],
     limit: int | None,
-) -> list[RunRow]:
+) -> Sequence[RowMapping]:
     """The next ones, without these runs and these people's."""
     free = or_(runs.c.lease_until.is_(None), runs.c.lease_until < at)
     query = select(runs).where(_works, runs.c.graph == graph, runs.c.parent_run_id.is_(None), free)
@@ -81,8 +87,7 @@ def _page(
         query = query.where(runs.c.id.not_in(without))
     if full:
         query = query.where(or_(runs.c.started_by.is_(None), runs.c.started_by.not_in(full)))
-    rows = connection.execute(query.order_by(*_order).limit(limit)).mappings()
-    return [RunRow.of(row) for row in rows]
+    return connection.execute(query.order_by(*_order).limit(limit)).mappings().all()
 
 
 def _driven(connection: Connection, graph: str, at: str, taken: Collection[str]) -> list[str | None]:

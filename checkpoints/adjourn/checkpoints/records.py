@@ -1,18 +1,32 @@
-"""Rows of the run tables as values. JSON columns are decoded here, and only here."""
+"""Rows of the run tables as values. JSON columns are decoded here, and only here. A row that cannot be what it should is
+an error that names it."""
 
+import functools
 import hashlib
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType, UnionType
+from typing import Any, ClassVar, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from sqlalchemy.engine import RowMapping
 
 from adjourn.checkpoints.errors import StoredDataError
-from adjourn.checkpoints.lifecycle import InterruptState, InterruptType
+from adjourn.checkpoints.lifecycle import (
+    CallState,
+    Effect,
+    ErrorCode,
+    InterruptState,
+    InterruptType,
+    RunStatus,
+    StopReason,
+)
 from adjourn.checkpoints.sealed import hidden
 
+T = TypeVar("T")
 Stored = Mapping[str, Any] | RowMapping  # a row by the names of its columns
 
 KEY_LENGTH = 255  # of the columns that hold ids: MySQL cannot index longer ones
@@ -84,15 +98,86 @@ def from_json(text: str | None, table: str, key: str) -> Any:
         raise StoredDataError(table, key, f"not JSON: {error}") from error
 
 
+def whole(
+    rows: Iterable[Stored], of: Callable[[Stored], T], damaged: list[StoredDataError] | None
+) -> list[T]:
+    """The rows as values, without those that are damaged: their errors are added to `damaged`. None: the first one is
+    raised."""
+    found = []
+    for row in rows:
+        try:
+            found.append(of(row))
+        except StoredDataError as error:
+            if damaged is None:
+                raise
+            damaged.append(error)
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
+class Row:
+    """A row as a value. Each class says of which table, and what its columns hold beyond their types."""
+
+    _table: ClassVar[str]
+    _key: ClassVar[tuple[str, ...]]
+    """The columns by which a damaged row is named."""
+    _words: ClassVar[Mapping[str, type[StrEnum]]] = MappingProxyType({})
+    """What the database checks as well, but not where it was told not to."""
+    _json: ClassVar[frozenset[str]] = frozenset()
+
     @classmethod
-    def _plain(cls, row: Stored) -> dict[str, Any]:
-        return {name: row[name] for name in cls.__dataclass_fields__}
+    def of(cls, row: Stored) -> Self:
+        """What this row holds. Raises `StoredDataError`, which names the row, where a column holds something else."""
+        values = {}
+        for name, kinds in _columns(cls):  # type: ignore[arg-type]
+            value = row[name]
+            if name in cls._json:
+                value = from_json(value, cls._table, cls._name(row))
+            if kinds and type(value) not in kinds:
+                raise cls._damaged(row, f"{name} holds a value of type {type(value).__name__}")
+            if value is not None and not cls._is_possible(name, value):
+                raise cls._damaged(row, f"{name} holds {value[:40]!r}")
+            values[name] = value
+        return cls(**values)
+
+    @classmethod
+    def _is_possible(cls, name: str, value: Any) -> bool:
+        """Whether it is one of our words, or a time, where there has to be one."""
+        if name in cls._words:
+            return value in cls._words[name]._value2member_map_
+        if not name.endswith(("_at", "_until")) or name == "forked_at":
+            return True
+        try:
+            return datetime.fromisoformat(value).tzinfo is not None
+        except ValueError:
+            return False
+
+    @classmethod
+    def _name(cls, row: Stored) -> str:
+        key = ", ".join(str(row[name]) for name in cls._key)
+        return key if len(cls._key) == 1 else f"({key})"
+
+    @classmethod
+    def _damaged(cls, row: Stored, why: str) -> StoredDataError:
+        return StoredDataError(cls._table, cls._name(row), why)
+
+
+@functools.cache
+def _columns(row: type[Row]) -> tuple[tuple[str, frozenset[type]], ...]:
+    """The columns of a row's class, each with the types that its value may have; none: any."""
+    hints = get_type_hints(row)
+    return tuple((one.name, _kinds(hints[one.name])) for one in fields(row))
+
+
+def _kinds(hint: Any) -> frozenset[type]:
+    if hint is Any:
+        return frozenset()
+    parts = [get_origin(one) or one for one in (get_args(hint) if isinstance(hint, UnionType) else (hint,))]
+    return frozenset([*parts, int] if float in parts else parts)  # a whole number may come as one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunRow(_Row):
+class RunRow(Row):
     """One run. `input` is the user's message as text, `context` what its caller said about it; times are ISO 8601, UTC;
     `active_ms` is time worked."""
 
@@ -133,6 +218,11 @@ class RunRow(_Row):
     trace_context: str | None = None
     ended_at: str | None = None
 
+    _table = "runs"
+    _key = ("id",)
+    _words = MappingProxyType({"status": RunStatus, "stop_reason": StopReason})
+    _json = frozenset({"input", "context", "error"})
+
     @property
     def died(self) -> int:
         """How many owners died at the place where it stands, if the one that it has is dead too."""
@@ -140,18 +230,9 @@ class RunRow(_Row):
             return self.deaths
         return 1 if self.last_event > self.claimed_event else self.deaths + 1
 
-    @classmethod
-    def of(cls, row: Stored) -> Self:
-        """The run that this row holds."""
-        values = cls._plain(row)
-        values["input"] = str(from_json(row["input"], "runs", row["id"]))
-        for name in ("context", "error"):
-            values[name] = from_json(row[name], "runs", row["id"])
-        return cls(**values)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepRow(_Row):
+class StepRow(Row):
     """One model call. `latency_ms` is from the request to the end signal; tokens are None if not told.
 
     `cached_tokens` and `cache_write_tokens` are part of the input, `reasoning_tokens` of the output.
@@ -173,14 +254,12 @@ class StepRow(_Row):
     started_at: str
     ended_at: str
 
-    @classmethod
-    def of(cls, row: Stored) -> Self:
-        """The step that this row holds."""
-        return cls(**cls._plain(row))
+    _table = "steps"
+    _key = ("run_id", "step")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallRow(_Row):
+class CallRow(Row):
     """One call, as the ledger holds it. `result` is the observation as the model is told it, JSON text."""
 
     run_id: str
@@ -205,18 +284,14 @@ class CallRow(_Row):
     ended_at: str | None = None
     took_ms: int | None = None
 
-    @classmethod
-    def of(cls, row: Stored) -> Self:
-        """The call that this row holds."""
-        values = cls._plain(row)
-        key = f"({row['run_id']}, {row['step']}, {row['call_id']})"
-        for name in ("arguments", "shown", "error"):
-            values[name] = from_json(row[name], "calls", key)
-        return cls(**values)
+    _table = "calls"
+    _key = ("run_id", "step", "call_id")
+    _words = MappingProxyType({"effect": Effect, "outcome": CallState, "error_code": ErrorCode})
+    _json = frozenset({"arguments", "shown", "error"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditRow(_Row):
+class AuditRow(Row):
     """Who did what to a run or a question, when. `by` None: the person gave no name, or it was nobody's doing."""
 
     action: str
@@ -225,16 +300,13 @@ class AuditRow(_Row):
     at: str
     data: Any = None
 
-    @classmethod
-    def of(cls, row: Stored) -> Self:
-        """What this row tells."""
-        values = cls._plain(row)
-        values["data"] = from_json(row["data"], "audit", str(row["id"]))
-        return cls(**values)
+    _table = "audit"
+    _key = ("id",)
+    _json = frozenset({"data"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interrupt(_Row):
+class Interrupt(Row):
     """A question to a person. `response_schema` is the JSON Schema of the answer; `state` is its word.
 
     `arguments` are the call's, masked (C-73); `expires_at` None: never.
@@ -261,13 +333,10 @@ class Interrupt(_Row):
     expires_at: str | None = None
     closed_at: str | None = None
 
-    @classmethod
-    def of(cls, row: Stored) -> Self:
-        """The question that this row holds."""
-        values = cls._plain(row)
-        for name in ("arguments", "payload", "response_schema", "answer", "approvals"):
-            values[name] = from_json(row[name], "interrupts", row["id"])
-        return cls(**values)
+    _table = "interrupts"
+    _key = ("id",)
+    _words = MappingProxyType({"type": InterruptType, "state": InterruptState})
+    _json = frozenset({"arguments", "payload", "response_schema", "answer", "approvals"})
 
     @property
     def asked(self) -> str:

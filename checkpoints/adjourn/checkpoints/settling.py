@@ -148,8 +148,4 @@ def settled_runs(connection: Connection, graph: str | None) -> list[str]:
     of_graph = true() if graph is None else runs.c.graph == graph
     found = select(runs.c.id).where(of_graph, runs.c.status == RunStatus.INTERRUPTED.value, ~asked.exists())
     tops = found.where(runs.c.parent_run_id.is_(None)).order_by(runs.c.created_at)
-    return [
-        one
-        for one in connection.execute(tops).scalars().all()
-        if not family.read_interrupts(connection, one, state=InterruptState.OPEN)
-    ]
+    return [one for one in connection.execute(tops).scalars().all() if not family.asks(connection, one)]

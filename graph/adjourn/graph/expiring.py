@@ -4,17 +4,21 @@ A look closes them and no more. When no question of the run is open then, it can
 resumes it drives it, and its calls are answered `expired`.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection
 
 from adjourn.checkpoints import event_rows, family, journal, settling
 from adjourn.checkpoints.database import Database, now
+from adjourn.checkpoints.errors import StoredDataError
 from adjourn.checkpoints.events import Event
 from adjourn.checkpoints.lifecycle import InterruptState, RunStatus
 from adjourn.checkpoints.records import Interrupt
 from adjourn.graph.reading import read_run
 from adjourn.graph.run import Run
+
+log = logging.getLogger("adjourn.run")
 
 AT_ONCE = 100  # runs that a look at a list tends to: each is a transaction, and the list must come soon
 
@@ -83,7 +87,10 @@ def sweep(database: Database) -> Sequence[str]:
     """Close what is overdue in the whole store, of the `AT_ONCE` runs that are longest overdue. Gives these runs."""
     due = database.read(lambda connection: settling.overdue_runs(connection, limit=AT_ONCE))
     for run_id in due:
-        database.write(lambda connection, run_id=run_id: expire(connection, run_id))  # type: ignore[misc]
+        try:
+            database.write(lambda connection, run_id=run_id: expire(connection, run_id))  # type: ignore[misc]
+        except StoredDataError as error:  # it is in no other's way; whoever looks at that run hears of it
+            log.error("%s", error)
     return due
 
 
@@ -91,5 +98,8 @@ async def asweep(database: Database, *, limit: int | None = AT_ONCE) -> Sequence
     """`sweep`, for async callers; `limit`: of so many runs, None: of all."""
     due = await database.aread(lambda connection: settling.overdue_runs(connection, limit=limit))
     for run_id in due:
-        await database.awrite(lambda connection, run_id=run_id: expire(connection, run_id))  # type: ignore[misc]
+        try:
+            await database.awrite(lambda connection, run_id=run_id: expire(connection, run_id))  # type: ignore[misc]
+        except StoredDataError as error:
+            log.error("%s", error)
     return due

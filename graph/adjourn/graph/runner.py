@@ -5,6 +5,7 @@ What it promises stands here. How runs are owned and driven is in `owning.py`, w
 """
 
 import asyncio
+import logging
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +16,7 @@ from sqlalchemy import Connection
 
 from adjourn.checkpoints import event_rows, journal, leases
 from adjourn.checkpoints.database import Database
-from adjourn.checkpoints.errors import RunBusy, UsageError
+from adjourn.checkpoints.errors import RunBusy, StoredDataError, UsageError
 from adjourn.checkpoints.events import Event
 from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.checkpoints.records import Interrupt, RunRow
@@ -38,6 +39,7 @@ from adjourn.graph.waking import Ear
 from adjourn.nodes.sealing import Keyring
 
 T = TypeVar("T")
+log = logging.getLogger("adjourn.run")
 Admit = Callable[[Connection, RunRow], None]
 LEAST_LEASE_S = 0.05  # below, its renewals would be all that a process does
 
@@ -334,11 +336,13 @@ class Runner:
     ) -> Sequence[RunRow]:
         """This graph's runs, newest first; `statuses` empty: all; `limit` None: no limit.
 
-        `children`: also those that work for other runs, where they are of a graph of this name.
+        `children`: also those that work for other runs, where they are of a graph of this name. A damaged row is left out,
+        and the log names it.
         """
         words = [RunStatus(one) for one in statuses]
+        damaged: list[StoredDataError] = []
         await expiring.asweep(self.database)
-        return await self.database.aread(
+        found = await self.database.aread(
             lambda connection: journal.list_runs(
                 connection,
                 statuses=words,
@@ -346,8 +350,12 @@ class Runner:
                 graph=self.name,
                 roots=not children,
                 limit=limit,
+                damaged=damaged,
             )
         )
+        for error in damaged:
+            log.error("%s", error)
+        return found
 
     async def events(self, run_id: str, *, after: int = 0) -> Sequence[Event]:
         """The stored events of a run with a number above `after`, in order. Raises `RunNotFound`."""

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from adjourn.checkpoints import event_rows, journal, leases, queue
 from adjourn.checkpoints.doorbell import listen
-from adjourn.checkpoints.errors import NotResumable, RunBusy
+from adjourn.checkpoints.errors import NotResumable, RunBusy, StoredDataError
 from adjourn.checkpoints.lifecycle import RunEvent
 from adjourn.checkpoints.records import RunRow
 from adjourn.graph.later import Later
@@ -135,6 +135,7 @@ class Worker:
         return bool(todo)
 
     async def _free(self, limit: int) -> Sequence[RunRow]:
+        damaged: list[StoredDataError] = []
         read = partial(
             queue.unowned,
             graph=self.runner.name,
@@ -143,8 +144,12 @@ class Worker:
             most_per_graph=self._most_per_graph,
             taken=list(self._driving),
             apart=self._later.runs(),
+            damaged=damaged,
         )
-        return await self.runner.database.aread(read)
+        found = await self.runner.database.aread(read)
+        for error in damaged:  # it is in no other's way
+            self._later.put_off(error.key, error)
+        return found
 
     async def _expire(self) -> None:
         """Let runs whose questions have all expired wait for a worker like any other."""

@@ -3,10 +3,18 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from adjourn.checkpoints import queue
-from adjourn.checkpoints.errors import AlreadyAnswered, InvalidAnswer, NotResumable, RunBusy, UsageError
+from adjourn.checkpoints.errors import (
+    AlreadyAnswered,
+    InvalidAnswer,
+    NotResumable,
+    RunBusy,
+    StoredDataError,
+    UsageError,
+)
 from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.checkpoints.records import Interrupt
 from adjourn.graph.captions import moment
@@ -17,7 +25,7 @@ from adjourn.graph.cli.how_to import Examples, resume_command, show_questions
 from adjourn.graph.cli.live import Live
 from adjourn.graph.cli.screen import Screen, on_terminal
 from adjourn.graph.cli.settings import Settings
-from adjourn.graph.cli.stores import opened
+from adjourn.graph.cli.stores import opened, tell_damaged
 from adjourn.graph.cli.texts import told
 from adjourn.graph.graph_parts import Graph
 from adjourn.graph.reading import find_run_id
@@ -190,20 +198,22 @@ def recover(settings: Settings, beginning: str | None, *, by: str | None) -> int
         if beginning is not None:
             run = driver.runner.recover_sync(driver.find(beginning).id, by=by, on_event=driver.live)
             return driver.go_on(run)
-        lost, expired = _lost(driver), driver.runner.expire_sync()
-        if not lost and not expired and not settings.json:
+        damaged: list[StoredDataError] = []
+        lost, expired = _lost(driver, damaged), driver.runner.expire_sync()
+        if not (lost or expired or damaged or settings.json):
             driver.screen.line(driver.screen.say("nothing_to_recover"))
             _say_who_is_held(driver)
         if not settings.json:
             for run_id in expired:
                 driver.screen.line(driver.screen.say("expired_on", run=run_id))
-        return max([_recover_one(driver, one) for one in (*lost, *expired)], default=0)
+        status = max([_recover_one(driver, one) for one in (*lost, *expired)], default=0)
+        return max(status, tell_damaged(settings, damaged))
 
 
-def _lost(driver: Driver) -> Sequence[str]:
+def _lost(driver: Driver, damaged: list[StoredDataError]) -> Sequence[str]:
     """Ids of the running runs of this app that nobody drives, oldest first."""
-    graph = driver.runner.name
-    return [one.id for one in driver.runner.database.read(lambda c: queue.unowned(c, graph=graph))]
+    wanted = partial(queue.unowned, graph=driver.runner.name, damaged=damaged)
+    return [one.id for one in driver.runner.database.read(wanted)]
 
 
 def _say_who_is_held(driver: Driver) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 from sqlalchemy import Connection
 
 from adjourn.checkpoints import event_rows, journal, settling
+from adjourn.checkpoints.errors import StoredDataError
 from adjourn.checkpoints.events import Event
 from adjourn.checkpoints.lifecycle import RunStatus
 from adjourn.checkpoints.records import RunRow
 from adjourn.graph.cli.screen import Screen, short, span, to_line
 from adjourn.graph.cli.settings import Settings
-from adjourn.graph.cli.stores import read, read_current
+from adjourn.graph.cli.stores import read, read_current, tell_damaged
 from adjourn.graph.names import check_name
 from adjourn.graph.reading import find_run_id
 from adjourn.graph.run import Run
@@ -39,8 +40,14 @@ def list_runs(
 ) -> int:
     """`adjourn runs`: newest first; `children`: those that work for others too."""
     check_name("--thread", thread_id)
+    damaged: list[StoredDataError] = []
     wanted = partial(
-        journal.list_runs, statuses=statuses, thread_id=thread_id, roots=not children, limit=limit + 1
+        journal.list_runs,
+        statuses=statuses,
+        thread_id=thread_id,
+        roots=not children,
+        limit=limit + 1,
+        damaged=damaged,
     )
     found, expiries = read_current(settings.store, lambda c: _read(c, wanted))
     screen, rows = Screen(settings), found[:limit]
@@ -51,11 +58,11 @@ def list_runs(
         cells = [_cells(screen, row, expiries.get(row.id)) for row in rows]
         thread, by, steps, age = 5, 3, 2, 4
         screen.table(screen.say("runs.head").split("|"), cells, styles, spare=(thread, by, steps, age))
-        if len(found) > limit:
-            screen.line(screen.say("more_runs"))
-    else:
+    elif not damaged:
         screen.line(screen.say("no_runs"))
-    return 0
+    if len(found) + len(damaged) > limit and not settings.json:
+        screen.line(screen.say("more_runs"))
+    return tell_damaged(settings, damaged)
 
 
 def _read(

@@ -1,6 +1,7 @@
 """The database that `--store` names, opened for one command, with errors that say what to mend."""
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -9,9 +10,10 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from adjourn.checkpoints.database import Database
-from adjourn.checkpoints.errors import StoreError, UsageError
+from adjourn.checkpoints.errors import StoredDataError, StoreError, UsageError
 from adjourn.checkpoints.servers import shown_url
-from adjourn.graph.cli.screen import short
+from adjourn.graph.cli.screen import clean, short, to_line
+from adjourn.graph.cli.settings import Settings
 
 T = TypeVar("T")
 
@@ -71,3 +73,11 @@ def _check_file(database: Database, create: bool) -> None:
         raise UsageError(f"there is no database {file}; --store names one, `adjourn run` makes one")
     if not file.parent.is_dir():
         raise UsageError(f"there is no folder {file.parent} for the database {file.name}")
+
+
+def tell_damaged(settings: Settings, damaged: Sequence[StoredDataError]) -> int:
+    """Say on stderr which rows were left out of a list, and why. Gives the exit status: 4 where there are any."""
+    for error in damaged:
+        facts = {"error": type(error).__name__, **vars(error), "message": str(error)}
+        print(to_line(facts) if settings.json else clean(f"adjourn: {error}"), file=sys.stderr)
+    return StoredDataError.exit_status if damaged else 0

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from adjourn.checkpoints import queue
-from adjourn.checkpoints.errors import RunNotFound
+from adjourn.checkpoints.errors import RunNotFound, StoredDataError
 from adjourn.checkpoints.records import RunRow
 from adjourn.graph.behalf import OnBegun
 from adjourn.graph.later import Later
@@ -122,7 +122,10 @@ class Hosting:
         """Take over the runs of this app whose owner died or handed them back, or whose questions have expired."""
         apart = self._later.runs()
         wanted = partial(queue.unowned, graph=self.runner.name, limit=MOST_AT_ONCE, apart=apart)
-        lost = await self.runner.database.aread(wanted)
+        damaged: list[StoredDataError] = []
+        lost = await self.runner.database.aread(partial(wanted, damaged=damaged))
+        for error in damaged:
+            self._later.put_off(error.key, error)
         expired = [run_id for run_id in await self.runner.expire() if run_id not in apart]
         for run_id in [*(one.id for one in lost), *expired][:MOST_AT_ONCE]:
             try:

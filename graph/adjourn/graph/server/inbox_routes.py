@@ -1,13 +1,15 @@
 """The inbox: open questions that the caller may answer; who the caller is; whether the server takes work."""
 
+from collections.abc import AsyncGenerator
 from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from adjourn.checkpoints import family
+from adjourn.checkpoints.errors import StoredDataError
 from adjourn.checkpoints.records import Interrupt, RunRow
-from adjourn.graph.server.desk import caller_of, desk_of, may_answer, owns, shown
+from adjourn.graph.server.desk import Desk, caller_of, desk_of, may_answer, owns, shown
 from adjourn.graph.server.shapes import Asked, Health, Inbox, Me, QuestionShown
 
 MOST_QUESTIONS = 500  # shown at once; more than a person answers in a day
@@ -15,21 +17,38 @@ MOST_PAGES = 40  # of as many questions, that are looked through for those of th
 
 
 async def inbox(request: Request) -> Response:
-    """Open questions of runs that wait, oldest first: those of the caller's runs, and those they may answer."""
+    """Open questions of runs that wait, oldest first: those of the caller's runs, and those they may answer.
+
+    Whoever sees all is told of damaged rows as well: whose they are, nobody knows.
+    """
     desk, caller = desk_of(request), caller_of(request)
     shown_ones: list[Asked] = []
-    behind: Interrupt | None = None
-    for _ in range(MOST_PAGES):  # most may be others' questions, and older
-        page = partial(family.open_questions, graph=desk.runner.name, limit=MOST_QUESTIONS, behind=behind)
-        asked, behind = await desk.runner.database.aread(page)
-        for run, question in asked:
-            mine = owns(caller, run)
-            allowed = await may_answer(desk, caller, run, question)
-            if mine or allowed:
-                shown_ones.append(_asked(run, question, mine=mine, allowed=allowed))
-        if behind is None or len(shown_ones) >= MOST_QUESTIONS:
+    damaged: list[StoredDataError] = []
+    async for run, question in _open_questions(desk, damaged):
+        mine = owns(caller, run)
+        allowed = await may_answer(desk, caller, run, question)
+        if mine or allowed:
+            shown_ones.append(_asked(run, question, mine=mine, allowed=allowed))
+        if (
+            len(shown_ones) == MOST_QUESTIONS
+        ):  # each more is a question to the rule of the app, and shown to nobody
             break
-    return shown(Inbox(questions=shown_ones[:MOST_QUESTIONS]))
+    told = [str(one) for one in damaged] if caller.sees_all else []
+    return shown(Inbox(questions=shown_ones, damaged=told))
+
+
+async def _open_questions(
+    desk: Desk, damaged: list[StoredDataError]
+) -> AsyncGenerator[tuple[RunRow, Interrupt]]:
+    """The oldest ones, read a page at a time: most may be others' questions, and older than the caller's."""
+    behind: family.Place | None = None
+    for _ in range(MOST_PAGES):
+        read = partial(family.open_questions, graph=desk.runner.name, limit=MOST_QUESTIONS, damaged=damaged)
+        page, behind = await desk.runner.database.aread(partial(read, behind=behind))
+        for one in page:
+            yield one
+        if behind is None:
+            return
 
 
 def _asked(run: RunRow, question: Interrupt, *, mine: bool, allowed: bool) -> Asked:

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from adjourn.checkpoints import journal, thread_ops
-from adjourn.checkpoints.errors import NotAllowed, RunBusy, RunNotFound, UsageError
+from adjourn.checkpoints.errors import NotAllowed, RunBusy, RunNotFound, StoredDataError, UsageError
 from adjourn.checkpoints.records import RunRow
 from adjourn.graph.behalf import OnBegun
 from adjourn.graph.names import check_name
@@ -170,6 +170,7 @@ async def list_runs(request: Request) -> Response:
     desk, caller = desk_of(request), caller_of(request)
     query = query_of(request, ListQuery, "status")
     check_name("thread_id", query.thread_id)
+    damaged: list[StoredDataError] = []
     rows = await desk.runner.database.aread(
         lambda connection: journal.list_runs(
             connection,
@@ -179,9 +180,10 @@ async def list_runs(request: Request) -> Response:
             started_by=None if caller.sees_all else caller.name,
             roots=True,
             limit=query.limit,
+            damaged=damaged,
         )
     )
-    return shown(RunList(runs=[line_of(one) for one in rows]))
+    return shown(RunList(runs=[line_of(one) for one in rows], damaged=[str(one) for one in damaged]))
 
 
 async def show(request: Request) -> Response:

@@ -131,6 +131,7 @@ class RunList(BaseModel):
     """Runs, newest first."""
 
     runs: list[RunLine]
+    damaged: list[str] = Field([], description="Rows that cannot be read and are left out: which, and why.")
 
 
 class Asked(BaseModel):
@@ -152,6 +153,9 @@ class Inbox(BaseModel):
     """Open questions that you may answer, and those of your runs, the oldest first."""
 
     questions: list[Asked]
+    damaged: list[str] = Field(
+        [], description="Rows that cannot be read and are left out; told to whoever sees all."
+    )
 
 
 class AnswersTaken(BaseModel):

@@ -14,7 +14,7 @@ const LOOK_MS = 2000;
 const LOOK_HIDDEN_MS = 15000;
 
 const page = {
-  me: null, runs: [], questions: [], drawn: "", known: null, // the ids of the questions; null: not asked yet
+  me: null, runs: [], questions: [], damaged: [], drawn: "", known: null, // the ids of the questions; null: not asked yet
   chosen: null, // {kind, id} and {story, view, follower, question} of a run, or {asked, shows} of a question alone
   timer: 0, lookedAt: 0, looking: false, again: false,
 };
@@ -35,6 +35,7 @@ async function look() {
     page.questions = inbox.questions;
     page.lookedAt = at;
     page.runs = runs.runs;
+    page.damaged = [...new Set([...inbox.damaged, ...runs.damaged])];
     connected(true);
     announceNew();
     drawLists();
@@ -72,7 +73,7 @@ function announce(text) {
 
 function drawLists(force = false) {
   const { chosen } = page;
-  const now = JSON.stringify([page.me, page.questions, page.runs, currentLanguage(), chosen?.id, chosen?.question]);
+  const now = JSON.stringify([page.me, page.questions, page.runs, page.damaged, currentLanguage(), chosen?.id, chosen?.question]);
   if (now === page.drawn && !force) return;
   page.drawn = now;
   $("person").textContent = page.me ? say("you_are", { person: page.me.person ?? say("unnamed") }) : "";
@@ -83,6 +84,7 @@ function drawLists(force = false) {
   fill($("waiting"), waiting.length || !page.me ? waiting : el("li", { className: "hint" }, say("none_waiting")));
   const runs = page.runs.map((one) => entry(`r-${one.id}`, `#run/${one.id}`, chosen?.kind === "run" && one.id === chosen.id, short(one.input, 90), one.status,
     [say(`status.${one.status}`), one.started_by, time(one.created_at)].filter(Boolean).join(" · ")));
+  runs.push(...page.damaged.map((why) => el("li", { className: "hint" }, say("damaged", { why }))));
   fill($("runs"), runs.length || !page.me ? runs : el("li", { className: "hint" }, say(page.me.sees_all ? "no_runs" : "no_runs_of_yours")));
 }
 

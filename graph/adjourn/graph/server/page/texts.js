@@ -7,6 +7,7 @@ const TEXTS = {
   none_waiting: ["Nothing waits. When a run asks, it appears here.", "没有等待处理的问题。运行提问时会出现在这里。"],
   no_runs: ["No runs yet.", "还没有运行。"],
   no_runs_of_yours: ["No runs of yours yet.", "您还没有运行。"],
+  damaged: ["This cannot be read: {why}.", "以下数据无法读取：{why}。"],
   no_such_run: ["There is no run {id}, or it is somebody else's.", "没有运行 {id}，或它属于他人。"],
   choose: ["Choose a run, or start one.", "请选择一个运行，或新建一个。"],
   you_are: ["You are {person}", "当前用户：{person}"],
