@@ -130,8 +130,12 @@ def test_on_mariadb_a_creation_waits_for_another_ones_end(
     url = servers.new("mariadb", tmp_path)
     monkeypatch.setattr(setup, "LOCK_TIMEOUT_S", 1)
     first, second = Database(url), Database(url)
-    with setup._turn(first), pytest.raises(StoreError, match="another process has been creating"):
-        second.setup()
+
+    def work(connection: sa.Connection) -> None:
+        with setup._turn(connection), pytest.raises(StoreError, match="another process has been creating"):
+            second.setup()
+
+    first.write_unprepared(work)
     second.setup()  # the lock is given back
     first.close()
     second.close()

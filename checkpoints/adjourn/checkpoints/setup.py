@@ -1,10 +1,11 @@
 """Creates what is missing in a database, upgrades an older one, and refuses one that a newer version wrote."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DBAPIError
 
 from adjourn.checkpoints.database import Database, now
 from adjourn.checkpoints.ddl import sqlite_statements
@@ -17,7 +18,9 @@ from adjourn.checkpoints.views import create_views, drop_views
 VERSION = 1 + len(MIGRATIONS)  # of the tables, as this program makes them
 LOCK = 6_420_901_177  # names the lock under which PostgreSQL creates and upgrades; any number does
 LOCK_TIMEOUT_S = 60
-CREATING = 0  # the version of a MySQL database whose tables are being made: each of them commits by itself
+# MySQL commits each change of a table by itself, so that a database there may have been left in the middle of something.
+CREATING = 0  # the version of one whose tables are being made
+UPGRADING = 1_000_000  # and the version to which its tables are being brought: an older program takes it for a newer one's
 
 TABLES = runs.metadata  # of the saver and of the runtime: each module adds its tables when it is imported
 
@@ -34,11 +37,15 @@ def prepare(database: Database) -> int | None:
     found = database.read_unprepared(_version)
     if found == VERSION:
         return found
-    if found is not None and found > VERSION:
-        raise SchemaVersionError(found, VERSION)
-    with _turn(database):
-        database.write_unprepared(_bring_up)
-    return found or None
+    if found is not None and found % UPGRADING > VERSION:
+        raise SchemaVersionError(found % UPGRADING, VERSION)
+    database.write_unprepared(_bring_up)
+    return None if found is None else _reached(found) or None
+
+
+def _reached(found: int) -> int:
+    """The version whose tables are all there; 0: those of none."""
+    return found - UPGRADING - 1 if found > UPGRADING else found
 
 
 def _version(connection: Connection) -> int | None:
@@ -49,42 +56,45 @@ def _version(connection: Connection) -> int | None:
 
 
 @contextmanager
-def _turn(database: Database) -> Iterator[None]:
-    """On MySQL, wait until no other process creates or upgrades.
+def _turn(connection: Connection) -> Iterator[None]:
+    """Wait until no other process creates or upgrades. (On SQLite whoever writes is alone.)
 
-    There, each change of a table commits by itself: the lock has to be one of a connection. The others wait
-    inside their transaction: a writing one is alone on SQLite, and `_bring_up` locks on PostgreSQL.
+    The lock is one of the connection that makes the changes: where its process dies, the server may go on with the
+    statement in hand, and the lock holds until that has ended.
     """
-    if database.engine.dialect.name not in ("mysql", "mariadb"):
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
+    if not _commits_by_itself(connection):
         yield
         return
-    name = f"adjourn {database.url.database}"[:64]  # locks are the server's, not a database's
-    with database.engine.connect() as connection:
-        if connection.execute(sa.select(sa.func.get_lock(name, LOCK_TIMEOUT_S))).scalar() != 1:
-            raise StoreError(
-                f"another process has been creating or upgrading this database for {LOCK_TIMEOUT_S} s; "
-                "try again when it has ended"
-            )
-        try:
-            yield
-        finally:
+    name = f"adjourn {connection.engine.url.database}"[:64]  # locks are the server's, not a database's
+    if connection.execute(sa.select(sa.func.get_lock(name, LOCK_TIMEOUT_S))).scalar() != 1:
+        raise StoreError(
+            f"another process has been creating or upgrading this database for {LOCK_TIMEOUT_S} s; "
+            "try again when it has ended"
+        )
+    try:
+        yield
+        connection.exec_driver_sql("COMMIT")  # or the next one would not find the new version
+    finally:
+        with suppress(DBAPIError):  # a connection that is lost holds it no more
             connection.execute(sa.select(sa.func.release_lock(name)))
 
 
 def _bring_up(connection: Connection) -> None:
     """Create or upgrade, unless another process has done so in the meantime."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
-    found = _version(connection)
-    if found is None:
-        _refuse_foreign(connection)
-        _create(connection)
-    elif found == CREATING:  # that was cut off, and nothing is stored yet
-        drop_views(connection)
-        TABLES.drop_all(connection)
-        _create(connection)
-    elif found < VERSION:
-        _upgrade(connection, found)
+    with _turn(connection):
+        found = _version(connection)
+        if found is None:
+            _refuse_foreign(connection)
+            _create(connection)
+        elif found == CREATING:  # that was cut off, and nothing is stored yet
+            drop_views(connection)
+            # without the version, what is left when this is cut off would be taken for another program's
+            TABLES.drop_all(connection, [one for one in TABLES.sorted_tables if one is not schema_version])
+            _create(connection)
+        elif _reached(found) < VERSION:  # some of the next version may be there, if it was cut off
+            _upgrade(connection, _reached(found))
 
 
 def _refuse_foreign(connection: Connection) -> None:
@@ -106,24 +116,27 @@ def _create(connection: Connection) -> None:
         connection.execute(row)
     else:
         schema_version.create(connection, checkfirst=True)
-        connection.execute(row)
+        if _version(connection) is None:
+            connection.execute(row)
         TABLES.create_all(connection)
     create_views(connection)
-    _set_version(connection)
+    _set_version(connection, VERSION)
 
 
 def _commits_by_itself(connection: Connection) -> bool:
     return connection.dialect.name in ("mysql", "mariadb")
 
 
-def _set_version(connection: Connection) -> None:
-    connection.execute(schema_version.update().values(version=VERSION, updated_at=now()))
+def _set_version(connection: Connection, version: int) -> None:
+    connection.execute(schema_version.update().values(version=version, updated_at=now()))
 
 
 def _upgrade(connection: Connection, found: int) -> None:
-    drop_views(connection)  # a view would hold fast the columns that it shows
     for migration in MIGRATIONS:
         if migration.version > found:
+            # before anything is changed: a DDL commits it on MySQL
+            _set_version(connection, UPGRADING + migration.version)
+            drop_views(connection)  # a view would hold fast the columns that it shows
             migration.upgrade(connection)
     create_views(connection)
-    _set_version(connection)
+    _set_version(connection, VERSION)

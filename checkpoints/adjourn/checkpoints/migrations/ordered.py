@@ -5,9 +5,11 @@ function `upgrade(connection)`. It says what changes in the tables and carries t
 concern of it: they are made anew after all migrations. Once released it is never changed: it says how the
 tables were then, and does not use today's `schema.py`.
 
-On SQLite and PostgreSQL all migrations of an opening are one transaction. MySQL and MariaDB commit each change
-of a table by itself: there, after an upgrade that was cut off, one has to start again from a backup. (A creation that is
-cut off is done again by the next opening: see `setup.py`.)
+On SQLite and PostgreSQL all migrations of an opening are one transaction. MySQL and MariaDB commit each change of a
+table by itself, and an opening that is cut off leaves a migration half done: the next opening runs that one again from its
+beginning, those before it not. So each of its steps looks before it changes something: is the column there (`sa.inspect`)?
+is the row as it was? Rows are changed in one statement that finds nothing to do the second time. `tests/store/test_cuts.py`
+cuts every migration of the list behind each of its statements.
 """
 
 from collections.abc import Callable
