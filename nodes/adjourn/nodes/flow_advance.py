@@ -1,23 +1,21 @@
-"""One turn of a flow: how the step in hand ended, which one comes next, and what that one is given to do.
+"""One turn of a flow: by how the step in hand ended, which one comes next, and what that one is given to do.
 
 `FlowNode` takes one such turn whenever the model and tools nodes come back to it.
 """
 
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import AIMessage
 
-from adjourn.checkpoints.database import now
 from adjourn.checkpoints.errors import UsageError
-from adjourn.checkpoints.events import Message, StepStarted, ToolCall
-from adjourn.checkpoints.lifecycle import CallState, FlowStepState, StopReason
-from adjourn.nodes.assembly import AssembledCall, Turn, canonical
-from adjourn.nodes.calls import Call
+from adjourn.checkpoints.events import Message, StepStarted
+from adjourn.checkpoints.lifecycle import FlowStepState, StopReason
 from adjourn.nodes.counters import Counters, counters_of, kept
+from adjourn.nodes.flow_call import own_call
+from adjourn.nodes.flow_ended import Ended, how_it_ended, newest_said, value_of
 from adjourn.nodes.flow_state import Brought, FlowState, StepMove, flow_of
 from adjourn.nodes.flow_table import (
     RETRY,
@@ -32,32 +30,21 @@ from adjourn.nodes.flow_table import (
     ToolStep,
 )
 from adjourn.nodes.guards import Standing, stop_reason
-from adjourn.nodes.planning import Planner
 from adjourn.nodes.questions import params_required
-from adjourn.nodes.run_context import RunContext, StepFacts
+from adjourn.nodes.run_context import RunContext
 from adjourn.nodes.state import FRESH, RunState, last_assistant
-from adjourn.nodes.stored_form import assistant_message
 from adjourn.nodes.texts import say
 from adjourn.nodes.tool import Tool, tool
 
 if TYPE_CHECKING:
     from adjourn.nodes.flow import FlowNode
 
-MODEL = "flow"  # stands in `steps.model` where no model was asked
 UNBOUNDED = 1_000_000  # model turns of a step: the flow itself counts them
 
 # A run that ends for one of these ends, whatever the step says about failures: there is no time or money to undo.
 _ENDS_ALL = (StopReason.CANCELLED, StopReason.TIMEOUT, StopReason.BUDGET_SPENT)
 # For one of these the step in hand fails; where its failure stops the flow, it is the run's stop reason too.
 _ENDS_STEP = (StopReason.LOOP_DETECTED, StopReason.PROTOCOL_ERROR)
-_RAN_BADLY = (
-    CallState.FAILED,
-    CallState.UNKNOWN,
-    CallState.DENIED,
-    CallState.DECLINED,
-    CallState.EXPIRED,
-    CallState.DISMISSED,
-)
 
 
 @tool(effect="read", repeatable=True)
@@ -65,16 +52,6 @@ def ask_person(question: str, answer: str = "") -> Any:
     """Put a question of the model to a person."""
     fields = {"answer": {"type": "string", "minLength": 1}}
     return {"answer": answer} if answer else params_required(fields, reason=question)
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How the step in hand ended. `result` is where its result stands, `why` the reason where it did not succeed."""
-
-    state: FlowStepState
-    result: Brought = field(default_factory=Brought)
-    why: str = ""
-    may_retry: bool = True
 
 
 class Advance:
@@ -123,8 +100,9 @@ class Advance:
             )
         if at == "":
             return self._finish(self.reason or StopReason.ANSWERED)
-        ended = self._how_it_ended(self.table.steps[at])
-        return self._go_on(self.table.steps[at]) if ended is None else self._after(at, ended)
+        step = self.table.steps[at]
+        ended = how_it_ended(step, self._names(step), self.state, self.flow)
+        return self._go_on(step) if ended is None else self._after(at, ended)
 
     def _begin_table(self) -> None:
         for name in self.table.steps:
@@ -134,74 +112,24 @@ class Advance:
         position = self.table.position(name)
         self.moves.append({"name": name, "position": position, "state": state, "reason": reason})
 
-    # -- how a step ended
-
-    def _how_it_ended(self, step: Step) -> Ended | None:
-        """How the step in hand ended; None: it has not, and the model goes on with it."""
-        mine = self._mine(step)
-        succeeded = [one for one in mine if one["state"] == CallState.OK]
-        if succeeded:
-            return Ended(FlowStepState.DONE, {"message": str(self._told(succeeded[-1]).id)})
-        bad = [one for one in mine if CallState(one["state"]) in _RAN_BADLY]
-        if bad:
-            retry = bad[-1]["state"] in (CallState.FAILED, CallState.DENIED)
-            return Ended(FlowStepState.FAILED, why=self._message_of(bad[-1]), may_retry=retry)
-        if self.came_from_model:
-            return self._without_call(step)
-        if isinstance(step, LoopStep):
-            return None
-        if isinstance(step, ToolStep) and self.flow["turns"] < step.tries:
-            return None
-        why = self._message_of(mine[-1]) if mine else say("flow.no_call", self.language)
-        return Ended(FlowStepState.FAILED, why=why)
-
-    def _mine(self, step: Step) -> list[Call]:
-        """The newest calls, where they are those of the step in hand. A free loop does not end by a call."""
-        if isinstance(step, LoopStep) or self._newest_said() == self.flow["said"]:
-            return []
-        return [one for one in self.state["calls"] if one["name"] in self._names(step)]
-
-    def _newest_said(self) -> str:
-        said = (str(one.id) for one in reversed(self.state["messages"]) if isinstance(one, AIMessage))
-        return next(said, "")
-
-    def _without_call(self, step: Step) -> Ended | None:
-        """The model's turn held no call, or a limit stopped it."""
-        if self.reason is not StopReason.ANSWERED:
-            word = self.reason.value if self.reason else StopReason.CANCELLED.value
-            return Ended(FlowStepState.FAILED, why=word)
-        if isinstance(step, LoopStep):
-            return Ended(FlowStepState.DONE, {"message": str(last_assistant(self.state["messages"]).id)})
-        if isinstance(step, ToolStep) and step.without_call == "ask" and self.flow["turns"] < step.tries:
-            return None
-        return Ended(FlowStepState.STOPPED, why=say("flow.no_call", self.language))
+    # -- what steps brought
 
     def _names(self, step: Step) -> set[str]:
+        """The tools whose calls are those of the step."""
         own = self.node.own.get(step.name)
         return {own.name} if own is not None else {one.name for one in self.node.of_step[step.name]}
-
-    def _told(self, call: Call) -> ToolMessage:
-        found = (
-            one
-            for one in reversed(self.state["messages"])
-            if isinstance(one, ToolMessage) and one.tool_call_id == call["id"]
-        )
-        return next(found)
 
     @property
     def results(self) -> Mapping[str, Any]:
         """What each step that is done brought."""
         if not self.brought and self.flow["results"]:
             by_id = {one.id: one for one in self.state["messages"]}
-            self.brought = {name: _result(one, by_id) for name, one in self.flow["results"].items()}
+            self.brought = {name: value_of(one, by_id) for name, one in self.flow["results"].items()}
         return self.brought
 
     def _done_with(self, name: str, result: Brought) -> None:
         self._move(name, FlowStepState.DONE)
         self.flow["results"][name], self.brought = result, {}
-
-    def _message_of(self, call: Call) -> str:
-        return str(_observation(self._told(call)).get("message", call["state"]))
 
     # -- where the flow goes
 
@@ -297,7 +225,7 @@ class Advance:
         flow = self.flow
         flow["at"], flow["turns"], flow["began"] = name, 0, self.state.get("step", 0)
         flow["tries"] = flow["tries"] + 1 if again else 0
-        flow["said"], at = self._newest_said(), self.standing
+        flow["said"], at = newest_said(self.state), self.standing
         flow["spent"] = {"active_s": at.active_s, "wall_s": at.wall_s, "tokens": at.tokens, "cost": at.cost}
         self._move(name, FlowStepState.RUNNING)
         self._fresh_guards()
@@ -381,63 +309,15 @@ class Advance:
         """A call of the runtime's own, in a message of its own."""
         self._announce()
         self._unwrap()
-        step, message_id = self.state.get("step", 0) + 1, f"msg_{uuid4().hex}"
-        sent = AssembledCall(
-            position=0,
-            id=f"flow_{uuid4().hex[:16]}",
-            name=own.name,
-            raw=canonical(arguments),
-            arguments=arguments,
+        return own_call(
+            own,
+            arguments,
+            step=self.state.get("step", 0) + 1,
+            run=self.run,
+            limits=self.node.limits,
+            masker=self.node.masker,
+            language=self.language,
         )
-        turn = Turn(calls=(sent,), finish="tool_calls", model=MODEL)
-        planner = Planner(
-            {own.name: own},
-            self.node.limits,
-            self.run.run_id,
-            step,
-            self.language,
-            self.node.masker,
-            self.run.ledger.is_doubtful,
-            can_seal=bool(self.run.keyring),
-        )
-        calls = planner.plan(turn)
-        self._write(step, message_id, calls)
-        return {
-            "messages": [assistant_message(turn, message_id)],
-            "step": step,
-            "calls": calls,
-            "outcome": "tools",
-            "stop_reason": None,
-        }
-
-    def _write(self, step: int, message_id: str, calls: list[Call]) -> None:
-        run, at = self.run, now()
-        facts = StepFacts(
-            step=step,
-            model=MODEL,
-            message_id=message_id,
-            latency_ms=0,
-            usage=None,
-            cost=0.0,
-            counted=True,
-            started_at=at,
-            ended_at=at,
-        )
-        said = Message(
-            run_id=run.run_id, path=run.path, step=step, message_id=message_id, text="", calls=len(calls)
-        )
-        told = [
-            ToolCall(
-                run_id=run.run_id,
-                path=run.path,
-                step=step,
-                call_id=call["id"],
-                name=call["name"],
-                arguments=self.node.masker.data(call["arguments"]),
-            )
-            for call in calls
-        ]
-        run.ledger.plan_step(facts, calls, [said, *told])
 
     # -- the end
 
@@ -458,16 +338,3 @@ class Advance:
         )
         self._changed()["wrapped_up"] = True
         return {**result, "messages": [message]}
-
-
-def _observation(message: AnyMessage | None) -> Mapping[str, Any]:
-    told = json.loads(str(message.text)) if message is not None else None
-    return told if isinstance(told, dict) else {}
-
-
-def _result(brought: Brought, by_id: Mapping[str | None, AnyMessage]) -> Any:
-    """What a step brought: of a free loop its words, else the data of its call."""
-    if "text" in brought:
-        return brought["text"]
-    message = by_id.get(brought["message"])
-    return str(message.text) if isinstance(message, AIMessage) else _observation(message).get("data")
