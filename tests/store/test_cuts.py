@@ -16,16 +16,15 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
 from store.engines import Engines
+from store.every_view import VIEWS
 from store.processes import put_once
 from store.stored_graphs import config, put, scalar, values_of
-from store.test_migrations import shape
+from store.test_migrations import NOW, know, shape
 
-from adjourn.checkpoints import setup
 from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import SchemaVersionError
-from adjourn.checkpoints.migrations import Migration
 from adjourn.checkpoints.saver import SQLAlchemySaver
-from adjourn.checkpoints.views import view_names
+from adjourn.checkpoints.views import drop_views
 
 STRIDE = int(os.environ.get("ADJOURN_CUTS", "11"))  # statements between two cuts of a creation
 LOOKS = ("SELECT", "SHOW", "DESCRIBE", "PRAGMA", "COMMIT")
@@ -87,7 +86,7 @@ def shape_of(url: str) -> dict[str, Any]:
     database = Database(url)
     try:
         names = database.read(lambda connection: sa.inspect(connection).get_view_names())
-        assert sorted(names) == sorted(view_names())
+        assert sorted(names) == sorted(VIEWS)
         return shape(database)
     finally:
         database.close()
@@ -136,12 +135,8 @@ def split_it(connection: sa.Connection) -> None:
 
 @pytest.fixture
 def two_migrations(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    def know(version: int) -> None:
-        made = (Migration(2, add_a_title), Migration(3, split_it))[: version - 1]
-        monkeypatch.setattr(setup, "MIGRATIONS", made)
-        monkeypatch.setattr(setup, "VERSION", version)
-
-    return know
+    """Called, lets the program know so many of them."""
+    return lambda count: know(monkeypatch, *(add_a_title, split_it)[:count])
 
 
 def test_c94_an_upgrade_that_is_cut_behind_each_statement_goes_on_where_it_was(
@@ -153,15 +148,35 @@ def test_c94_an_upgrade_that_is_cut_behind_each_statement_goes_on_where_it_was(
 ) -> None:
     url = servers.new(engine, tmp_path)
     put_once(url, "1")
-    two_migrations(3)
-    assert cut_at_all(url) > 2 * len(view_names())
+    two_migrations(2)
+    assert cut_at_all(url) > 2 * len(VIEWS)
     found = shape_of(url)
     assert found.pop("titles")
     assert found == whole
     with SQLAlchemySaver(url) as saver:
         assert scalar(saver, "SELECT title FROM titles") == "t"
         assert saver.get_tuple({"configurable": {"thread_id": "t"}}).checkpoint["id"] == "1"
-        assert scalar(saver, "SELECT version FROM schema_version") == 3
+        assert scalar(saver, "SELECT version FROM schema_version") == NOW + 2
+
+
+def test_c94_a_database_of_version_1_that_is_cut_on_its_way_becomes_what_a_new_one_is(
+    servers: Engines, engine: str, whole: dict[str, Any], tmp_path: Path
+) -> None:
+    url = servers.new(engine, tmp_path)
+    put_once(url, "1")
+    database = Database(url)
+
+    def back(connection: sa.Connection) -> None:
+        drop_views(connection)
+        run(connection, "ALTER TABLE runs DROP COLUMN context")
+        run(connection, "UPDATE schema_version SET version = 1")
+
+    database.write(back)
+    database.close()
+    assert cut_at_all(url) > len(VIEWS)
+    assert shape_of(url) == whole
+    with SQLAlchemySaver(url) as saver:
+        assert scalar(saver, "SELECT version FROM schema_version") == NOW
 
 
 def test_c94_a_program_that_does_not_know_the_version_refuses_a_database_on_its_way_there(
@@ -169,12 +184,14 @@ def test_c94_a_program_that_does_not_know_the_version_refuses_a_database_on_its_
 ) -> None:
     url = servers.new("mariadb", tmp_path)
     put_once(url, "1")
-    two_migrations(2)
-    assert opened(url, 3)
     two_migrations(1)
-    with pytest.raises(SchemaVersionError, match="has schema version 2, this program knows up to 1"):
+    assert opened(url, 3)
+    two_migrations(0)
+    with pytest.raises(
+        SchemaVersionError, match=f"has schema version {NOW + 1}, this program knows up to {NOW}"
+    ):
         opened(url)
-    two_migrations(2)
+    two_migrations(1)
     assert not opened(url)
     with SQLAlchemySaver(url) as saver:
         assert scalar(saver, "SELECT title FROM threads") == "t"
@@ -193,8 +210,7 @@ def test_c94_the_lock_is_one_of_the_connection_that_makes_the_changes(
         who = sa.text("SELECT is_used_lock(:name) = connection_id()")
         held.append(connection.execute(who, {"name": name}).scalar())
 
-    monkeypatch.setattr(setup, "MIGRATIONS", (Migration(2, look),))
-    monkeypatch.setattr(setup, "VERSION", 2)
+    know(monkeypatch, look)
     assert not opened(url)
     assert held == [1]
 

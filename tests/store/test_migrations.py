@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from store.corpus import make_v1
+from store.corpus import make_newest
 from store.every_view import VIEWS
 from store.processes import put_once
 from store.stored_graphs import scalar
@@ -19,7 +19,7 @@ from adjourn.checkpoints.migrations import MIGRATIONS, Migration
 from adjourn.checkpoints.saver import SQLAlchemySaver
 from adjourn.nodes import approve
 
-CORPUS = sorted(make_v1.FILE.parent.glob("v*.db"))
+CORPUS = sorted(make_newest.FOLDER.glob("v*.db"))
 
 
 def shape(database: Database) -> dict[str, Any]:
@@ -52,12 +52,12 @@ def test_a_database_of_each_version_becomes_what_a_new_one_is_and_its_run_resume
 ) -> None:
     copy = shutil.copy(kept, tmp_path / "old.db")
     old, new = Database(f"sqlite:///{copy}"), Database("sqlite://")
-    assert shape(old) == shape(new), "write a migration; before the first release: make_v1.py again"
+    assert shape(old) == shape(new), "write a migration"
     old.close()
     new.close()
-    with make_v1.runner(f"sqlite:///{copy}") as app:
-        run = app.get_sync(make_v1.WAITING)
-        assert (run.status, run.row.input) == ("interrupted", make_v1.QUESTION)
+    with make_newest.runner(f"sqlite:///{copy}") as app:
+        run = app.get_sync(make_newest.WAITING)
+        assert (run.status, run.row.input) == ("interrupted", make_newest.QUESTION)
         done = app.resume_sync(run.id, {run.interrupts[0].id: approve()}, by="wang")
         assert (done.status, done.answer) == ("finished", "restarted")
         assert [one.outcome for one in done.calls] == ["ok", "ok"]
@@ -80,10 +80,18 @@ def fail(connection: sa.Connection) -> None:
     raise RuntimeError("no")
 
 
+NOW = setup.VERSION
+
+
+def know(monkeypatch: pytest.MonkeyPatch, *upgrades: Callable[[sa.Connection], None]) -> None:
+    """Let the program be a later one, with these migrations behind those that there are."""
+    made = (Migration(version, upgrade) for version, upgrade in enumerate(upgrades, start=NOW + 1))
+    monkeypatch.setattr(setup, "MIGRATIONS", (*MIGRATIONS, *made))
+    monkeypatch.setattr(setup, "VERSION", NOW + len(upgrades))
+
+
 def opened_with(url: str, *upgrades: Callable[[sa.Connection], None], monkeypatch: pytest.MonkeyPatch) -> Any:
-    made = tuple(Migration(version, upgrade) for version, upgrade in enumerate(upgrades, start=2))
-    monkeypatch.setattr(setup, "MIGRATIONS", made)
-    monkeypatch.setattr(setup, "VERSION", 1 + len(made))
+    know(monkeypatch, *upgrades)
     return SQLAlchemySaver(url)
 
 
@@ -93,12 +101,12 @@ def test_an_older_database_is_upgraded_when_it_is_opened(
     put_once(bare_url, "1")
     with opened_with(bare_url, add_a_title, monkeypatch=monkeypatch) as saver:
         assert scalar(saver, "SELECT title FROM threads") == "t"
-        assert scalar(saver, "SELECT version FROM schema_version") == 2
+        assert scalar(saver, "SELECT version FROM schema_version") == NOW + 1
         names = saver.database.read(lambda connection: sa.inspect(connection).get_view_names())
         assert sorted(names) == sorted(VIEWS)
         assert saver.get_tuple({"configurable": {"thread_id": "t"}}).checkpoint["id"] == "1"
     with opened_with(bare_url, add_a_title, add_nothing, monkeypatch=monkeypatch) as saver:
-        assert scalar(saver, "SELECT version FROM schema_version") == 3
+        assert scalar(saver, "SELECT version FROM schema_version") == NOW + 2
 
 
 def add_nothing(connection: sa.Connection) -> None:
@@ -118,7 +126,7 @@ def test_an_upgrade_that_fails_changes_nothing(
         saver.setup()
     monkeypatch.undo()
     with SQLAlchemySaver(url) as saver:
-        assert scalar(saver, "SELECT version FROM schema_version") == 1
+        assert scalar(saver, "SELECT version FROM schema_version") == NOW
         columns = saver.database.read(lambda connection: sa.inspect(connection).get_columns("threads"))
         assert "title" not in [one["name"] for one in columns]
         assert scalar(saver, "SELECT count(*) FROM v_threads") == 1

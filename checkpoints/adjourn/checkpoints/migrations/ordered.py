@@ -17,6 +17,8 @@ from dataclasses import dataclass
 
 from sqlalchemy.engine import Connection
 
+from adjourn.checkpoints.migrations import m0002_context_of_runs
+
 
 @dataclass(frozen=True, slots=True)
 class Migration:
@@ -26,4 +28,4 @@ class Migration:
     upgrade: Callable[[Connection], None]
 
 
-MIGRATIONS: tuple[Migration, ...] = ()  # version 1 is the first: nothing leads to it
+MIGRATIONS: tuple[Migration, ...] = (Migration(2, m0002_context_of_runs.upgrade),)

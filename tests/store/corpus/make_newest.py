@@ -1,14 +1,14 @@
-"""Makes `v1.db`, a small database of schema version 1, frozen: `python tests/store/corpus/make_v1.py`.
+"""Makes a small database of this program's schema version, frozen: `python tests/store/corpus/make_newest.py`.
 
-It holds one finished run and one that waits for a person's agreement, as the program of that version stored
-them. Since the first release of a version, its file is never made anew: later programs must open it as it is.
+It holds one cancelled run and one that waits for a person's agreement, as the program of that version stored
+them. A file is made once, with its version, and never anew: later programs must open it as it is.
 """
 
 import sqlite3
 import sys
 from pathlib import Path
 
-FILE = Path(__file__).with_name("v1.db")
+FOLDER = Path(__file__).parent
 WAITING = "run_waiting"
 THREAD = "ops-1"
 QUESTION = "重启支付服务"
@@ -29,13 +29,17 @@ def runner(url: str) -> "Runner":  # type: ignore[name-defined]  # noqa: F821
 
 
 def main() -> None:
-    """Write the file."""
-    FILE.unlink(missing_ok=True)
-    with runner(f"sqlite:///{FILE}") as app:
+    """Write the file. Refuses to write over one that is there."""
+    from adjourn.checkpoints.setup import VERSION
+
+    file = FOLDER / f"v{VERSION}.db"
+    if file.exists():
+        sys.exit(f"{file.name} is there: it stays as it is; a change of the tables is a migration")
+    with runner(f"sqlite:///{file}") as app:
         app.start_sync(QUESTION, thread_id=THREAD, run_id=WAITING, by="wang")
         ended = app.start_sync(QUESTION, thread_id="ops-2", run_id="run_cancelled", by="wang")
         app.cancel_sync(ended.id, by="li")
-    connection = sqlite3.connect(FILE)
+    connection = sqlite3.connect(file)
     connection.execute("PRAGMA journal_mode=DELETE")  # one file, and small pages: it is kept for ever
     connection.execute("PRAGMA page_size=1024")
     connection.execute("VACUUM")
