@@ -1,21 +1,10 @@
-"""What becomes of the calls of a step when their run is stopped, and which writes nobody can be sure of."""
+"""What becomes of the calls of a step when their run is stopped."""
 
-from adjourn.checkpoints.lifecycle import CallState, Effect, ErrorCode, InterruptType, StopReason
+from adjourn.checkpoints.lifecycle import Effect, ErrorCode, StopReason
 from adjourn.nodes.calls import Call
 from adjourn.nodes.context import Happened
 from adjourn.nodes.execute import Executor, verified
 from adjourn.nodes.outcome import Outcome, failed
-from adjourn.nodes.run_context import StoredCall
-
-
-def in_doubt(call: Call, stored: StoredCall | None) -> bool:
-    """Whether the call is a write that had started when its owner died, or that a person is asked about.
-
-    `stored` is how the ledger held it when this owner took over.
-    """
-    started = CallState.STARTED in (call["state"], stored.state if stored else None)
-    asked = "question" in call and call["question"]["type"] == InterruptType.OUTCOME_UNKNOWN
-    return call["effect"] == Effect.WRITE and (started or asked)
 
 
 async def stopped(
