@@ -16,18 +16,12 @@ from langchain_mcp_adapters.tools import load_mcp_tools
 from langgraph.types import Command
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from runs.observed import told
 
 from adjourn.nodes import approve, as_tool, confirm_risky
 from adjourn.nodes.scripted import call, says
 
 SERVER = Path(__file__).with_name("mcp_server.py")
-
-
-def told(house, call_id):
-    messages = house.models[-1].requests[-1]
-    return json.loads(
-        next(one.text for one in messages if isinstance(one, ToolMessage) and one.tool_call_id == call_id)
-    )
 
 
 @asynccontextmanager

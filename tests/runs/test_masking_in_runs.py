@@ -5,6 +5,7 @@ import sqlite3
 from contextlib import closing
 
 from langchain_core.messages import ToolMessage
+from runs.observed import told
 from runs.shop import Shop
 
 from adjourn.graph import Limits
@@ -13,13 +14,6 @@ from adjourn.nodes.masking import Masker
 from adjourn.nodes.scripted import call, says
 
 SECRETS = ("13800138000", "ops@corp.com", "sk-abcdefghijklmnopqrstuvwx")
-
-
-def told(house, call_id):
-    messages = house.models[-1].requests[-1]
-    return json.loads(
-        next(one.text for one in messages if isinstance(one, ToolMessage) and one.tool_call_id == call_id)
-    )
 
 
 async def test_s3_c73_results_and_errors_are_masked_everywhere(house, tmp_path):

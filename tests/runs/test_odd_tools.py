@@ -7,7 +7,7 @@ import json
 import threading
 
 import pytest
-from langchain_core.messages import ToolMessage
+from runs.observed import told
 
 from adjourn.checkpoints.errors import StoreError
 from adjourn.nodes import Happened, ToolContext, ToolError, confirm_risky, params_required, tool
@@ -16,18 +16,11 @@ from adjourn.nodes.scripted import call, says
 WHO = contextvars.ContextVar("who", default="nobody")
 
 
-def told(house, call_id="c"):
-    messages = house.models[-1].requests[-1]
-    return json.loads(
-        next(one.text for one in messages if isinstance(one, ToolMessage) and one.tool_call_id == call_id)
-    )
-
-
 async def result_of(house, made, **arguments):
     """What the model is told of one call of this tool, and the run."""
     run = await house.runner([says("", call(made.name, arguments, id="c")), "ok"], tools=[made]).start("go")
     assert run.status == "finished"
-    return told(house), run
+    return told(house, "c"), run
 
 
 async def aplain(n: int) -> int:
@@ -221,7 +214,7 @@ async def test_c29_c73_a_question_that_cannot_be_searched_for_a_secret_is_an_obs
     run = await runner.start("go")
     run = await runner.resume(run.id, {run.interrupts[0].id: {"word": "hunter2-hunter2"}})
     assert (run.status, run.calls[0].outcome) == ("finished", "failed")
-    assert told(house)["errorCode"] == "tool_error"
+    assert told(house, "c")["errorCode"] == "tool_error"
 
 
 @pytest.mark.parametrize("is_async", [True, False])
@@ -364,7 +357,7 @@ async def test_c73_a_masking_rule_that_raises_withholds_the_value_and_fails_no_r
     )
     run = await runner.start("go", on_event=house.hear)
     assert run.status == "finished"
-    assert told(house)["data"] == {"a": "[withheld]", "b": "plain"}
+    assert told(house, "c")["data"] == {"a": "[withheld]", "b": "plain"}
     assert run.calls[0].arguments == {"what": "[withheld]"}
     for table in ("calls", "events"):
         assert "odd" not in json.dumps(rows(f"SELECT * FROM {table}"))

@@ -3,7 +3,6 @@
 import asyncio
 import contextvars
 import datetime
-import json
 import subprocess
 import sys
 from functools import reduce
@@ -11,9 +10,10 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessageChunk, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessageChunk, SystemMessage
 from pydantic import AfterValidator
 from runs.crash import RUN, Crash
+from runs.observed import told
 from runs.shop import Shop
 
 from adjourn.checkpoints import journal
@@ -22,13 +22,6 @@ from adjourn.checkpoints.lifecycle import CallState
 from adjourn.graph import Runner, build_react
 from adjourn.nodes import ScriptedModel, approve, confirm_risky, edit, params_required, tool
 from adjourn.nodes.scripted import Fails, call, says
-
-
-def told(house, call_id):
-    messages = house.models[-1].requests[-1]
-    return json.loads(
-        next(one.text for one in messages if isinstance(one, ToolMessage) and one.tool_call_id == call_id)
-    )
 
 
 async def test_c44_an_agreement_does_not_outlive_a_change_of_the_arguments(house):

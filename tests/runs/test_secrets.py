@@ -8,6 +8,7 @@ from typing import Annotated
 import pytest
 from langchain_core.messages import HumanMessage, ToolMessage
 from pydantic import AfterValidator, Field
+from runs.observed import told
 from sqlalchemy import text
 
 from adjourn.checkpoints.database import Database
@@ -46,13 +47,6 @@ def vault():
 TURNS = [says("", call("login", {"user": "li"}, id="c1")), "done"]
 
 
-def told(house, call_id="c1", request=-1):
-    messages = house.models[-1].requests[request]
-    return json.loads(
-        next(one.text for one in messages if isinstance(one, ToolMessage) and one.tool_call_id == call_id)
-    )
-
-
 def nothing_holds(secret, folder, *texts):
     """No file of the folder (database, its log, its key) and none of these texts holds the value in any form."""
     forms = [
@@ -84,7 +78,7 @@ async def test_c73_a_person_fills_a_secret_and_only_the_tool_sees_it(
     run = await answered(runner, run, {"password": PASSWORD}, by="wang", on_event=house.hear)
     assert vault.seen == [("li", PASSWORD, {"user": "li", "password": "[secret]"})]
     assert (run.status, run.calls[0].arguments) == ("finished", {"user": "li", "password": "[secret]"})
-    assert told(house)["data"]["state"] == "logged in with [secret]"
+    assert told(house, "c1")["data"]["state"] == "logged in with [secret]"
     (kept,) = rows("SELECT answer FROM interrupts")
     assert json.loads(kept["answer"])["password"].startswith("adjourn-sealed:")
     print(run, repr(run), json.dumps(run.to_dict()), run._repr_html_() if hasattr(run, "_repr_html_") else "")
@@ -124,7 +118,7 @@ async def test_c73_an_edit_leaves_a_secret_as_it_is(house, vault):
     assert "another-word" not in str(raised.value)
     run = await answered(runner, run, edit({**run.interrupts[0].arguments, "user": "wu"}))
     assert vault.seen[0][:2] == ("wu", PASSWORD)
-    assert told(house)["ran"] == {"user": "wu", "password": "[secret]"}
+    assert told(house, "c1")["ran"] == {"user": "wu", "password": "[secret]"}
 
 
 async def test_c73_an_edit_may_leave_the_secret_out(house, vault):
@@ -138,8 +132,8 @@ async def test_c73_an_edit_may_leave_the_secret_out(house, vault):
 async def test_c73_a_secret_never_comes_from_the_model(house, vault):
     guess = says("", call("login", {"user": "li", "password": "guessed-by-model"}, id="c1"))
     run = await house.runner([guess, *TURNS], tools=vault.tools()).start("go")
-    assert told(house, request=1)["errorCode"] == "invalid_arguments"
-    assert "a person fills this in" in told(house, request=1)["message"]
+    assert told(house, "c1", request=1)["errorCode"] == "invalid_arguments"
+    assert "a person fills this in" in told(house, "c1", request=1)["message"]
     assert (run.status, vault.seen) == ("interrupted", [])
 
 
@@ -192,7 +186,9 @@ async def test_c29_c73_an_error_that_quotes_the_secret_is_masked(house, vault, t
     run = await answered(runner, run, {"password": PASSWORD}, on_event=house.hear)
     assert run.calls[0].outcome == "failed"
     events = json.dumps([event.to_dict() for event in house.sent])
-    nothing_holds(PASSWORD, tmp_path, events, caplog.text, json.dumps(run.calls[0].error), str(told(house)))
+    nothing_holds(
+        PASSWORD, tmp_path, events, caplog.text, json.dumps(run.calls[0].error), str(told(house, "c1"))
+    )
 
 
 async def test_c73_a_tool_may_ask_for_the_secret_again(house, vault, tmp_path):

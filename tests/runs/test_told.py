@@ -6,19 +6,12 @@ import threading
 import time
 
 import pytest
-from langchain_core.messages import ToolMessage
+from runs.observed import told
 
 from adjourn.nodes import RateLimited, Told, ToolContext, tool
 from adjourn.nodes.scripted import call, says
 
 ROWS = [{"id": 1, "name": "pay", "owner": "ops@corp.com"}, {"id": 2, "name": "shop", "owner": "li@corp.com"}]
-
-
-def told(house, call_id):
-    messages = house.models[-1].requests[-1]
-    return json.loads(
-        next(one.text for one in messages if isinstance(one, ToolMessage) and one.tool_call_id == call_id)
-    )
 
 
 def shown(house, call_id):

@@ -1,7 +1,6 @@
 """The rows of the README's "What happens when ...": each says what the user finds there, whole."""
 
 import asyncio
-import json
 import signal
 import subprocess
 import sys
@@ -9,17 +8,11 @@ import threading
 import time
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage
+from runs.observed import told
 
 from adjourn.nodes import RateLimited, ScriptedModel, tool
 from adjourn.nodes.scripted import call, says
-
-
-def told(house, call_id, request=-1):
-    messages = house.models[-1].requests[request]
-    return json.loads(
-        next(one.text for one in messages if isinstance(one, ToolMessage) and one.tool_call_id == call_id)
-    )
 
 
 async def test_c29_a_tool_raises(house):
