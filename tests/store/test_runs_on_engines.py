@@ -234,6 +234,20 @@ def test_call_ids_of_any_length_and_form(office: Office) -> None:
     assert (run.status, [one.outcome for one in run.calls]) == ("finished", ["ok"] * 4), run.row.error
 
 
+def test_ids_that_differ_by_a_blank_at_the_end_are_two(office: Office) -> None:
+    """MariaDB compares so that they would be one: one conversation read the other, and two such calls failed their run."""
+    turn = says("", *(call("search_docs", {"query": f"q{n}"}, id=one) for n, one in enumerate(("c", "c "))))
+    runner = office([turn, "done"])
+    ends = [runner.start_sync(one, thread_id=one, run_id=f"run_{one}") for one in ("t", "t ")]
+    assert [[one.status, *(call.outcome for call in one.calls)] for one in ends] == [
+        ["finished", "ok", "ok"]
+    ] * 2
+    for run in ends:
+        state = runner.graph.get_state({"configurable": {"thread_id": run.row.thread_id}}).values
+        assert [one.text for one in state["messages"] if one.type == "human"] == [run.row.input]
+        assert runner.get_sync(run.id).id == run.id
+
+
 IDS = {"long": "c" * 300, "Chinese": "支付", "nul": "nul \0", "half a character": "half \ud800"}
 
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 from sqlalchemy import (
-    DDL,
     BigInteger,
     Column,
     Float,
@@ -26,17 +25,13 @@ from adjourn.checkpoints.lifecycle import (
     RunStatus,
     StopReason,
 )
-from adjourn.checkpoints.schema import ID, LONG, TIME, WORD, metadata, one_of
+from adjourn.checkpoints.schema import ID, LONG, TIME, WORD, exact_collation, metadata, one_of
 
 BIG = BigInteger().with_variant(Integer(), "sqlite")  # SQLite numbers rows only in a column typed INTEGER
 
 
 def _has_partial_indexes(*_of: Any, **settings: Any) -> bool:
     return settings["dialect"].name in ("sqlite", "postgresql")
-
-
-def _has_no_partial_indexes(*of: Any, **settings: Any) -> bool:
-    return not _has_partial_indexes(*of, **settings)
 
 
 runs = Table(
@@ -131,16 +126,18 @@ runs = Table(
     ),
 )
 
+
 # MySQL has no partial index: there, a generated column that is NULL for runs that ended says the same.
-event.listen(
-    runs,
-    "after_create",
-    DDL(  # type: ignore[no-untyped-call]
-        "ALTER TABLE runs ADD COLUMN live_thread VARCHAR(255) COLLATE utf8mb4_bin "
+@event.listens_for(runs, "after_create")
+def _one_live_run_on_mysql(_target: Table, connection: Any, **_settings: Any) -> None:
+    if _has_partial_indexes(dialect=connection.dialect):
+        return
+    connection.exec_driver_sql(
+        f"ALTER TABLE runs ADD COLUMN live_thread VARCHAR(255) COLLATE {exact_collation(connection.dialect)} "
         "GENERATED ALWAYS AS (CASE WHEN status IN ('running', 'interrupted') THEN thread_id END) VIRTUAL, "
         "ADD UNIQUE INDEX uq_runs_live_thread (live_thread)"
-    ).execute_if(callable_=_has_no_partial_indexes),
-)
+    )
+
 
 steps = Table(
     "steps",

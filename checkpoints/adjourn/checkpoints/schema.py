@@ -62,28 +62,48 @@ def _partial_on_postgresql(_target: MetaData, connection: Any, **_settings: Any)
             index.dialect_kwargs["postgresql_where"] = where
 
 
-def _exact(length: int) -> TypeEngine[str]:
-    """Text of at most `length` characters, compared and sorted byte by byte.
+PADDED = "utf8mb4_bin"  # of MySQL: exact, but for blanks at the end
+_EXACT_ON_MYSQL: list[String] = []  # types whose collation is named when the server is known
 
-    MySQL would take `a` for `A` and drop trailing blanks, and PostgreSQL would sort by the rules of a
-    language; ids are exact, and LangGraph's order is that of the characters.
+
+def _exact(plain: String, on_mysql: String, on_postgresql: String) -> TypeEngine[str]:
+    """Text that is compared and sorted byte by byte.
+
+    MySQL would take `a` for `A` and `a ` for `a`, and PostgreSQL would sort by the rules of a language; ids are exact, and
+    LangGraph's order is that of the characters.
     """
-    text = String(length).with_variant(String(length, collation="utf8mb4_bin"), "mysql", "mariadb")
-    return text.with_variant(String(length, collation="C"), "postgresql")
+    _EXACT_ON_MYSQL.append(on_mysql)
+    return plain.with_variant(on_mysql, "mysql", "mariadb").with_variant(on_postgresql, "postgresql")
 
 
-ID = _exact(255)
-WORD = _exact(32)
+def _exact_up_to(length: int) -> TypeEngine[str]:
+    return _exact(String(length), String(length, collation=PADDED), String(length, collation="C"))
+
+
+def exact_collation(dialect: Any) -> str:
+    """The collation of a MySQL or MariaDB server by which no two texts are equal. An old MySQL has none, and drops blanks at
+    the end."""
+    if dialect.is_mariadb:
+        return "utf8mb4_nopad_bin"
+    return "utf8mb4_0900_bin" if (dialect.server_version_info or ()) >= (8, 0, 17) else PADDED
+
+
+@event.listens_for(metadata, "before_create")
+def _exact_on_mysql(_target: MetaData, connection: Any, **_settings: Any) -> None:
+    if connection.dialect.name in ("mysql", "mariadb"):
+        for one in _EXACT_ON_MYSQL:
+            one.collation = exact_collation(connection.dialect)
+
+
+ID = _exact_up_to(255)
+WORD = _exact_up_to(32)
 TIME = String(27)  # 2026-11-29T22:33:01.123456Z
 # MySQL's TEXT ends at 64 KB, and its character set is the database's unless it is named
 LONG = Text().with_variant(_LongText(charset="utf8mb4"), "mysql", "mariadb")
 # Nested subgraphs add about 50 characters a level; 700 are the most that MySQL can index in utf8mb4.
-NS = _exact(700)
-PATH = (
-    Text()
-    .with_variant(_LongText(collation="utf8mb4_bin"), "mysql", "mariadb")
-    .with_variant(Text(collation="C"), "postgresql")
-)  # as exact as ID, of any length
+NS = _exact_up_to(700)
+# as exact as ID, of any length
+PATH = _exact(Text(), _LongText(collation=PADDED), Text(collation="C"))
 NUMBER = BigInteger().with_variant(Integer(), "sqlite")  # SQLite numbers rows only in a column typed INTEGER
 
 
