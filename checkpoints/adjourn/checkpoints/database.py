@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
-from sqlalchemy.exc import DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import DBAPIError, NoSuchModuleError, OperationalError
 from sqlalchemy.pool import StaticPool
 
 from adjourn.checkpoints.errors import StoreError
@@ -35,6 +35,7 @@ from adjourn.checkpoints.servers import (
     server_engine,
     shown_url,
     transaction,
+    translated,
     understood,
 )
 from adjourn.checkpoints.short_writes import Line, NotNow, Patience, on_thread
@@ -53,6 +54,18 @@ CACHED_STATEMENTS = 256  # SQLite: prepared statements a connection keeps; the d
 
 # Two transactions that waited for each other's rows: PostgreSQL's SQLSTATE, MySQL's number.
 _GIVEN_UP = frozenset({"40P01", "40001", 1213})
+
+
+# What SQLite says, and what is to be done.
+_ADVICE = {
+    "malformed": "the file is damaged or was cut short: put a backup in its place, or save what can be read by "
+    "`sqlite3 FILE .recover`",
+    "readonly": "the file and its folder must be writable even for a look, since the log is kept beside it: allow it, or "
+    "copy the file to where it is",
+    "disk is full": "nothing of it was stored: make room, then try again",
+    "disk I/O error": "nothing of it was stored: see whether its disk is full or broken, then try again",
+    "locked": "another program holds it: wait until it has ended, or end it",
+}
 
 
 def now() -> str:
@@ -257,7 +270,10 @@ class Database:
                 result = work(connection)
             finally:
                 self._took_s = time.perf_counter() - began
-            _end(connection, driver.commit, connection.commit)
+            try:
+                _end(connection, driver.commit, connection.commit)
+            except sqlite3.Error as error:
+                raise translated(connection, "COMMIT", error) from error
         except BaseException:
             _end(connection, driver.rollback, connection.rollback)
             raise
@@ -371,7 +387,7 @@ class Database:
             return f"cannot open {path}: there is no directory {path.parent}; create it, or name another file"
         if "not a database" in str(cause):
             return f"cannot open {path}: it is a file, but no SQLite database; name another file"
-        return f"cannot open {path}: {cause}"
+        return f"cannot open {path}: {cause}{advice(cause)}"
 
     def close(self) -> None:
         """Wait for what runs, then close every connection. Safe to call twice.
@@ -394,10 +410,18 @@ class Database:
             self.engine.dispose()
 
 
+def advice(cause: BaseException) -> str:
+    """What to do about an error of SQLite, to stand behind it; empty where there is nothing more to say."""
+    return next((f"; {what}" for sign, what in _ADVICE.items() if sign in str(cause)), "")
+
+
 def was_given_up(error: BaseException) -> bool:
-    """Whether the database rolled a transaction back so that another one could go on: it may be tried again."""
+    """Whether the database rolled a transaction back so that another one could go on, or lost its connection before it had
+    begun: it may be tried again."""
     if not isinstance(error, DBAPIError):
         return False
+    if isinstance(error, OperationalError) and (error.statement or "").startswith("BEGIN"):
+        return True
     cause: Any = error.orig
     return bool({getattr(cause, "sqlstate", None), *cause.args[:1]} & _GIVEN_UP)
 
@@ -421,9 +445,7 @@ def _begin_immediate(driver: sqlite3.Connection, *, waits: bool) -> None:
     except sqlite3.OperationalError as error:
         if not waits:
             raise NotNow from error
-        raise StoreError(
-            f"the database cannot be written now: {error}; is another program holding it?"
-        ) from error
+        raise StoreError(f"the database cannot be written now: {error}{advice(error)}") from error
 
 
 def _end(connection: Connection, plainly: Callable[[], None], through: Callable[[], None]) -> None:

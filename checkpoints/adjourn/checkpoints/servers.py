@@ -1,6 +1,7 @@
 """The URL of a database; the engine of one that is a server, PostgreSQL or MariaDB, and its transactions."""
 
 import re
+import select
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -123,13 +124,26 @@ def _on_begin(connection: Connection) -> None:
 
 def _check_idle(dialect: sa.Dialect, connection: Any, record: Any, _proxy: Any) -> None:
     """Replace a connection that the server closed meanwhile. SQLAlchemy's own check asks at every use: 0.2 ms."""
-    if time.monotonic() - record.info.get("used", 0.0) < IDLE_S:
+    if time.monotonic() - record.info.get("used", 0.0) < IDLE_S and _is_quiet(connection):
         return
     driver: Any = dialect.loaded_dbapi
     try:
         dialect.do_ping(connection)
     except driver.Error as error:
         raise DisconnectionError from error  # the pool takes it for a sign to connect anew
+
+
+def _is_quiet(connection: Any) -> bool:
+    """Whether nothing has come from the server while nobody asked: it says so when it ends a connection. Costs 2 us."""
+    if not hasattr(select, "poll"):  # Windows
+        return True
+    socket = connection if hasattr(connection, "fileno") else connection._sock  # pymysql's
+    try:
+        waiting = select.poll()
+        waiting.register(socket.fileno(), select.POLLIN)
+        return not waiting.poll(0)
+    except (AttributeError, OSError, ValueError):  # it is closed
+        return False
 
 
 def _note_use(_connection: Any, record: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from adjourn.checkpoints.database import Database
+from adjourn.checkpoints.database import Database, advice
 from adjourn.checkpoints.errors import StoredDataError, StoreError, UsageError
 from adjourn.checkpoints.servers import shown_url
 from adjourn.graph.cli.screen import clean, short, to_line
@@ -55,7 +55,10 @@ def _told(url: str) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        raise StoreError(f"the database {shown_url(url)} cannot be used: {short(str(error.orig))}") from error
+        what_to_do = advice(error.orig) if error.orig else ""
+        raise StoreError(
+            f"the database {shown_url(url)} cannot be used: {short(str(error.orig))}{what_to_do}"
+        ) from error
 
 
 def _database(url: str) -> Database:
