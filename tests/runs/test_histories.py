@@ -93,12 +93,11 @@ async def test_c87_an_image_beside_the_users_words_reaches_the_model(house):
     image = {"type": "image", "url": "https://example.com/a.png"}
     runner = house.runner(["a cat", "still a cat"])
     run = await runner.run_from_history([HumanMessage([{"type": "text", "text": "What is it?"}, image])])
-    assert run.row.input == "What is it?"
-    assert [one.content for one in shown(house)] == [[image], "What is it?"]
+    assert run.row.input == "What is it?\n[image: https://example.com/a.png]"
+    said = [{"type": "text", "text": "What is it?"}, image]
+    assert [one.content for one in shown(house)] == [said]
     await runner.start("Sure?", thread_id=run.thread_id)
-    assert [one.content for one in house.models[-1].requests[-1][1:3]] == [[image], "What is it?"]
-    with pytest.raises(UsageError, match="a message is a text, not list; images and files go in by"):
-        await runner.start([image])
+    assert house.models[-1].requests[-1][1].content == said
 
 
 async def test_c87_it_can_ask_again_and_the_thread_goes_on(house):

@@ -304,6 +304,21 @@ def test_the_server_says_the_context_of_a_run_and_no_caller_does(serve):
     assert "context" in json.dumps(problem(refused, 422, "invalid_request"))
 
 
+def test_a_message_may_hold_images_and_is_sent_again_like_any_other(serve):
+    served = serve(served_app.plain)
+    api = served.api()
+    said = ["What is it?", {"type": "image", "url": "https://example.com/a.png"}]
+    first = api.post("/runs", json={"message": said, "run_id": "job"})
+    assert (first.status_code, first.json()["input"]) == (
+        201,
+        "What is it?\n[image: https://example.com/a.png]",
+    )
+    assert api.post("/runs", json={"message": said, "run_id": "job"}).status_code == 200
+    other = [said[0], {"type": "image", "url": "https://example.com/b.png"}]
+    problem(api.post("/runs", json={"message": other, "run_id": "job"}), 409, "id_was_used")
+    problem(api.post("/runs", json={"message": [{"type": "tool_result"}]}), 422, "usage_error")
+
+
 def test_lists_show_runs_newest_first_and_by_status(serve):
     api = serve().api()
     first, second = api.start("one"), api.start("two", thread_id="t2")

@@ -168,7 +168,9 @@ def test_c94_a_database_of_version_1_that_is_cut_on_its_way_becomes_what_a_new_o
 
     def back(connection: sa.Connection) -> None:
         drop_views(connection)
-        run(connection, "ALTER TABLE runs DROP COLUMN context")
+        for name in ("context", "attached"):
+            run(connection, f"ALTER TABLE runs DROP COLUMN {name}")
+        run(connection, "DROP TABLE inputs")
         run(connection, "UPDATE schema_version SET version = 1")
 
     database.write(back)

@@ -365,3 +365,16 @@ def test_progress_is_stored_between_a_call_and_its_result_on_every_engine(shared
         row = runner.get_sync(run.id).row
     assert words[words.index("tool_call") :][:3] == ["tool_call", "tool_progress", "tool_result"]
     assert (run.answer, row.last_event - row.claimed_event) == ("done", len(words) - 1)
+
+
+def test_an_image_of_a_message_is_there_for_whoever_begins_the_run_on_every_engine(shared_url: str) -> None:
+    image = {"type": "image", "base64": "QUJD" * 50_000, "mime_type": "image/png"}
+    said = [{"type": "text", "text": "Was ist das? 图"}, image]
+    model = ScriptedModel(turns=["a cat", "still a cat"], by_history=True)
+    with Runner(build_react(model, ()), shared_url, detached=True) as front:
+        accepted = front.start_sync(said, thread_id="t", run_id="job")
+        assert front.start_sync(said, thread_id="t", run_id="job").id == accepted.id
+    with Runner(build_react(model, ()), shared_url) as runner:
+        assert runner.recover_sync(accepted.id).answer == "a cat"
+        assert runner.start_sync("Sure?", thread_id="t").answer == "still a cat"
+    assert [one[0].content for one in model.requests] == [said, said]

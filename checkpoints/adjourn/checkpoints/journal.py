@@ -41,11 +41,12 @@ from adjourn.checkpoints.records import (
     Interrupt,
     RunRow,
     StepRow,
+    from_json,
     to_json,
     to_text,
     whole,
 )
-from adjourn.checkpoints.run_schema import audit, calls, interrupts, runs, steps
+from adjourn.checkpoints.run_schema import audit, calls, inputs, interrupts, runs, steps
 
 _JSON = frozenset(
     {"input", "context", "error", "arguments", "payload", "response_schema", "answer", "approvals", "shown"}
@@ -97,6 +98,22 @@ def _inserting_or_not() -> ClauseElement:
 
 
 _insert_run_or_not = Statement(lambda _: _inserting_or_not())
+
+
+def insert_blocks(connection: Connection, run_id: str, blocks: Sequence[Any]) -> None:
+    """Store the whole of a message that is more than its text."""
+    connection.execute(insert(inputs).values(run_id=run_id, blocks=to_json(blocks)))
+
+
+def read_blocks(connection: Connection, run: RunRow) -> list[Any] | None:
+    """The whole of a run's message; None: the text is. Raises `StoredDataError` where it is not there."""
+    if not run.attached:
+        return None
+    text = connection.execute(select(inputs.c.blocks).where(inputs.c.run_id == run.id)).scalar()
+    blocks = from_json(text, "inputs", run.id)
+    if not isinstance(blocks, list):
+        raise StoredDataError("inputs", run.id, "the content blocks of its message are missing")
+    return blocks
 
 
 def sign_run(connection: Connection, run_id: str, signature: str) -> None:

@@ -178,8 +178,8 @@ def _kinds(hint: Any) -> frozenset[type]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow(Row):
-    """One run. `input` is the user's message as text, `context` what its caller said about it; times are ISO 8601, UTC;
-    `active_ms` is time worked."""
+    """One run. `input` is the user's message as text, with `attached` images and files beside it, `context` what its
+    caller said about it; times are ISO 8601, UTC; `active_ms` is time worked."""
 
     id: str
     thread_id: str
@@ -197,6 +197,7 @@ class RunRow(Row):
     path: str = ""
     started_by: str | None = None
     stop_reason: str | None = None
+    attached: int = 0
     context: dict[str, Any] | None = None
     answer: str | None = None
     error: dict[str, Any] | None = None

@@ -16,14 +16,14 @@ from adjourn.checkpoints import statements
 from adjourn.checkpoints.database import Database, now
 from adjourn.checkpoints.errors import RunBusy, StoredDataError, UsageError
 from adjourn.checkpoints.lifecycle import RunStatus
-from adjourn.checkpoints.run_schema import audit, calls, events, flow_steps, interrupts, runs, steps
+from adjourn.checkpoints.run_schema import audit, calls, events, flow_steps, inputs, interrupts, runs, steps
 from adjourn.checkpoints.schema import checkpoints, namespaces, threads
 from adjourn.checkpoints.stored_json import Json, stored_object, stored_tree
 from adjourn.checkpoints.thread_ops import Rows, batches, delete_threads, hold, shrink
 
 THREADS_AT_ONCE = 20  # in one transaction: a few milliseconds each, while others wait
 
-_OF_RUNS = (steps, flow_steps, calls, interrupts, audit, events)
+_OF_RUNS = (inputs, steps, flow_steps, calls, interrupts, audit, events)
 _waiting = sa.table("v_threads", sa.column("thread_id"), sa.column("waits"))
 
 

@@ -53,6 +53,13 @@ runs = Table(
     Column("status", WORD, nullable=False),
     Column("stop_reason", WORD),
     Column("input", LONG, nullable=False, comment="the user's message as JSON, stored before anything runs"),
+    Column(
+        "attached",
+        Integer,
+        nullable=False,
+        server_default="0",
+        comment="images and files beside the text; the whole message is in `inputs` then",
+    ),
     Column("context", LONG, comment="what its caller said about it, as JSON, for tools, rules and prompts"),
     Column("answer", LONG),
     Column("error", LONG, comment="why the run failed, as JSON: class, message, time"),
@@ -138,6 +145,14 @@ def _one_live_run_on_mysql(_target: Table, connection: Any, **_settings: Any) ->
         "ADD UNIQUE INDEX uq_runs_live_thread (live_thread)"
     )
 
+
+# Apart from the run's row, which each superstep writes anew: an image is megabytes.
+inputs = Table(
+    "inputs",
+    metadata,
+    Column("run_id", ID, primary_key=True),
+    Column("blocks", LONG, nullable=False, comment="the user's message as content blocks, JSON"),
+)
 
 steps = Table(
     "steps",

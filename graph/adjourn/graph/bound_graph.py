@@ -23,6 +23,7 @@ from adjourn.graph.keys import check_openable, has_key_file, keyring_of, tools_w
 from adjourn.graph.ledger_rows import row_id
 from adjourn.graph.may_answer import MayAnswer, refusal
 from adjourn.graph.own_graphs import adopted
+from adjourn.graph.said import Message
 from adjourn.nodes.sealing import Keyring
 
 
@@ -77,7 +78,7 @@ class BoundGraph:
 
     def new_row(
         self,
-        message: str,
+        said: Message,
         *,
         thread_id: str | None,
         by: str | None,
@@ -87,7 +88,8 @@ class BoundGraph:
     ) -> RunRow:
         """The row of a run that is about to start in this process. Raises what `starts.new_run` raises."""
         return starts.new_run(
-            message,
+            said.text,
+            attached=said.attached,
             thread_id=thread_id,
             by=by,
             run_id=run_id,

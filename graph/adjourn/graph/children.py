@@ -26,6 +26,7 @@ from adjourn.graph.bound_graph import BoundGraph, this_process
 from adjourn.graph.graph_parts import own_node
 from adjourn.graph.run import Run
 from adjourn.graph.run_log import Listener
+from adjourn.graph.said import Message
 from adjourn.graph.specialists import Specialists, specialists_of
 from adjourn.graph.starts import Begun
 from adjourn.graph.within import Within
@@ -149,7 +150,7 @@ class ChildRuns:
     def _new(self, bound: BoundGraph, name: str, task: str, step: int, call_id: str) -> RunRow:
         parent = self._run
         run = bound.new_row(
-            task,
+            Message(task),
             thread_id=f"{shortened(parent.id, ID_SHOWN)}/{step}/{shortened(call_id, ID_SHOWN)}",
             by=parent.started_by,
             run_id=child_id(parent.id, step, call_id),

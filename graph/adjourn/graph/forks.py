@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AnyMessage, HumanMessage
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
@@ -22,6 +22,7 @@ from adjourn.checkpoints.lifecycle import CallState, ErrorCode, InterruptType, R
 from adjourn.checkpoints.records import CallRow, RunRow
 from adjourn.graph import starts
 from adjourn.graph.ledger_rows import LedgerRows, row_id
+from adjourn.graph.said import Message
 from adjourn.nodes.calls import Call, Question, is_final
 from adjourn.nodes.flow_state import nothing_spent
 from adjourn.nodes.masking import Masker
@@ -43,7 +44,7 @@ class Wanted:
 
     run_id: str
     checkpoint_id: str
-    message: str | None = None
+    message: Message | None = None
     repeat_writes: bool = False
 
 
@@ -83,11 +84,15 @@ class Forker:
         step = 0 if wanted.message is not None else state.get("step", 0)
         run = replace(run, forked_from=original.id, forked_at=wanted.checkpoint_id, steps=step)
         journal.insert_run(connection, run)
+        blocks = wanted.message.blocks if wanted.message else journal.read_blocks(connection, original)
+        if blocks is not None:
+            journal.insert_blocks(connection, run.id, blocks)
         _note(connection, original, run, repeats)
         rows = LedgerRows(run, self.masker, self.keyring)
         ledger = journal.read_calls(connection, original.id, step=state.get("step", 0))
         if wanted.message is not None:
-            copied.go_on_with({"run_id": "", "messages": _closed(original, state, ledger, rows)})
+            said = starts.user_message(connection, original)
+            copied.go_on_with({"run_id": "", "messages": _closed(original, said, state, ledger, rows)})
             return event_rows.append(connection, run.id, starts.first_events(run))
         changes = _renamed(original, run, state)
         copied.go_on_with(changes)
@@ -198,7 +203,9 @@ def _call_row(rows: LedgerRows, step: int, call: Call, known: CallRow | None, at
     return rows.call(step, call, at) if known is None else replace(known, run_id=rows.run.id)
 
 
-def _closed(original: RunRow, state: State, ledger: Sequence[CallRow], rows: LedgerRows) -> list[AnyMessage]:
+def _closed(
+    original: RunRow, said: HumanMessage, state: State, ledger: Sequence[CallRow], rows: LedgerRows
+) -> list[AnyMessage]:
     """The messages with every call answered: as the original's ledger tells it, else that it did not run."""
     known = {one.call_id: one for one in ledger}
     step, at, language = state.get("step", 0), now(), language_of(original.input)
@@ -216,4 +223,4 @@ def _closed(original: RunRow, state: State, ledger: Sequence[CallRow], rows: Led
     own = (place for place, one in enumerate(messages) if one.id == f"{original.id}.input")
     begin = next(own, len(messages))
     untold = [settled(one) for one in state.get("calls", ()) if one.get("told") != "final"]
-    return [*messages[:begin], *starts.closed_messages(original, messages, untold)]
+    return [*messages[:begin], *starts.closed_messages(original, said, messages, untold)]

@@ -21,6 +21,7 @@ from langchain_core.messages import (
 
 from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.lifecycle import Effect, ErrorCode
+from adjourn.graph.said import Message, read_said
 from adjourn.nodes.assembly import AssembledCall, Turn, parse_arguments
 from adjourn.nodes.history import healed
 from adjourn.nodes.observations import failure, status_of
@@ -38,25 +39,22 @@ def begin_with(
     *,
     run_id: str,
     tools: Mapping[str, Tool],
-) -> tuple[list[AnyMessage], str]:
-    """The history as it is stored, legal and with ids of our own, and the user's words that follow it.
+) -> tuple[list[AnyMessage], Message]:
+    """The history as it is stored, legal and with ids of our own, and what the user says behind it.
 
-    The words are the submitted `values`, one a line, else the user's message at the end of the history. System
+    That is the submitted `values`, one a line, else the user's message at the end of the history. System
     messages are left out: the graph has its own. Raises `UsageError` for what is no history, in one sentence.
     """
     history = _kept(messages)
-    words = _words(values)
-    if not words:
+    said = Message(_words(values))
+    if not said.text:
         if not isinstance(history[-1], HumanMessage):
             raise UsageError(
                 "the history does not end with a user's message, and no values were submitted; give either"
             )
-        last = history.pop()
-        words = str(last.text)
-        # a run's message is its text: an image goes before it, as a message of its own
-        if beside := _beside_text(last):
-            history.append(last.model_copy(update={"content": beside}))
-    language = language_of(words)
+        said = read_said(history[-1])
+        history.pop()
+    language = language_of(said.text)
 
     def missing(_call_id: str, name: str) -> str:
         tool = tools.get(name)
@@ -66,16 +64,7 @@ def begin_with(
 
     legal = healed(history, missing)
     numbered = [one.model_copy(update={"id": f"{run_id}.h{place}"}) for place, one in enumerate(legal)]
-    return numbered, words
-
-
-def _beside_text(message: AnyMessage) -> list[Any]:
-    """What a message shows beside its words: images, files."""
-    return [
-        one
-        for one in message.content
-        if isinstance(one, dict) and one.get("type") not in ("text", "input_text")
-    ]
+    return numbered, said
 
 
 def _kept(messages: Sequence[Given]) -> list[AnyMessage]:

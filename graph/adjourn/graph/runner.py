@@ -33,6 +33,7 @@ from adjourn.graph.owning import Owner
 from adjourn.graph.past import RunCheckpoint
 from adjourn.graph.run import Run
 from adjourn.graph.run_log import Listener
+from adjourn.graph.said import Said, read_said
 from adjourn.graph.starts import Begun
 from adjourn.graph.stream import Driving, follow_live, while_driven
 from adjourn.graph.waking import Ear
@@ -114,7 +115,7 @@ class Runner:
 
     async def start(
         self,
-        message: str,
+        message: Said,
         *,
         thread_id: str | None = None,
         by: str | None = None,
@@ -128,6 +129,8 @@ class Runner:
     ) -> Run:
         """Start a run with the user's message and drive it until it ends, waits for a person, or fails.
 
+        - `message`: a text; or a list of texts and content blocks such as `{"type": "image", "url": ...}`, as LangChain and
+          OpenAI write them, or a `HumanMessage` with either. People are shown the text, and that there is an image.
         - `thread_id`: None: a new conversation. On a thread that waits, the open questions are closed as dismissed and
           the message starts a new run (C-50).
         - `run_id`: an id of the caller's own, by which the run starts once: the same start again (message, person, and thread
@@ -145,21 +148,23 @@ class Runner:
         none, and for a `run_id` by which something else was started.
         """
         waits = self.busy if busy is None else as_busy(busy)
-        bound = self._owner.bound
+        bound, said = self._owner.bound, read_said(message)
         run = bound.new_row(
-            message, thread_id=thread_id, by=by, run_id=run_id, priority=priority, context=context
+            said, thread_id=thread_id, by=by, run_id=run_id, priority=priority, context=context
         )
 
         def begin(connection: Connection) -> Begun:
             if run_id is not None:
-                starts.check_new(connection, run, thread_id)
+                starts.check_new(connection, run, said, thread_id)
             if admit is not None:
                 admit(connection, run)
             try:
-                told = starts.store(connection, starts.dated(run, bound.lease_s), bound.masker)
+                told = starts.store(
+                    connection, starts.dated(run, bound.lease_s), bound.masker, blocks=said.blocks
+                )
             except (RunBusy, UsageError):
                 if run_id is not None:  # the same start at the same moment was first
-                    starts.check_new(connection, run, thread_id, anew=True)
+                    starts.check_new(connection, run, said, thread_id, anew=True)
                 raise
             return Begun(journal.read_run(connection, run.id), told)
 
@@ -175,7 +180,9 @@ class Runner:
             if waits is Busy.REFUSE:
                 return await self._shown(self._owner.own(begin, Behalf(by, on_event, on_begun)))
             if run_id is not None:  # before it stands in a line behind itself
-                await self.database.aread(lambda connection: starts.check_new(connection, run, thread_id))
+                await self.database.aread(
+                    lambda connection: starts.check_new(connection, run, said, thread_id)
+                )
             end_of = self._owner.end_of
             return await self._shown(self._lines.in_turn(run.thread_id, self.busy_wait_s, end_of, attempt))
         except starts.StartedBefore as before:
@@ -369,7 +376,7 @@ class Runner:
 
     def stream(
         self,
-        message: str,
+        message: Said,
         *,
         thread_id: str | None = None,
         by: str | None = None,
@@ -460,7 +467,7 @@ class Runner:
 
     # -- twins for callers without an event loop, and for those inside one that they cannot await (notebooks)
 
-    def start_sync(self, message: str, **settings: Any) -> Run:
+    def start_sync(self, message: Said, **settings: Any) -> Run:
         """`start`, for a script or a notebook cell. Ctrl-C cancels the run and is raised again."""
         return self._sync(self.start(message, **settings))
 

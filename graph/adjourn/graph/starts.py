@@ -22,6 +22,7 @@ from adjourn.checkpoints.lifecycle import HIGHEST_PRIORITY, ErrorCode, RunEvent,
 from adjourn.checkpoints.records import KEY_LENGTH, CallRow, RunRow, shortened
 from adjourn.graph.closing import close_waiting
 from adjourn.graph.names import check_name, check_text
+from adjourn.graph.said import Message
 from adjourn.nodes.history import healed
 from adjourn.nodes.masking import Masker
 from adjourn.nodes.observations import error_code, failure, status_of
@@ -78,6 +79,7 @@ def new_run(
     owner: str,
     lease_s: float,
     priority: int = 0,
+    attached: int = 0,
     context: Mapping[str, Any] | None = None,
 ) -> RunRow:
     """The row of a run that is about to start, owned by `owner`.
@@ -85,9 +87,6 @@ def new_run(
     Raises `UsageError` for an empty message, for a name that no database takes, for a `priority` that is no number
     from -1000 to 1000, and for a `context` that is no JSON object.
     """
-    if not isinstance(message, str):
-        kind = type(message).__name__
-        raise UsageError(f"a message is a text, not {kind}; images and files go in by `run_from_history`")
     if not message.strip():
         raise UsageError("the message is empty; say what the run is to do")
     check_text("the message", message)
@@ -103,6 +102,7 @@ def new_run(
         graph=graph,
         signature=signature,
         input=message,
+        attached=attached,
         context=_checked_context(context),
         started_by=by,
         status=RunStatus.RUNNING.value,
@@ -143,7 +143,9 @@ def dated(run: RunRow, lease_s: float) -> RunRow:
     return replace(run, created_at=at, updated_at=at, lease_until=lease_end(lease_s))
 
 
-def check_new(connection: Connection, run: RunRow, thread_id: str | None, *, anew: bool = False) -> None:
+def check_new(
+    connection: Connection, run: RunRow, said: Message, thread_id: str | None, *, anew: bool = False
+) -> None:
     """Raise `StartedBefore` where the same start made a run of this id, `UsageError` where another one did.
 
     The same start: of this person, with this message, for this graph, on this thread if its caller named one. `anew`: look
@@ -153,18 +155,27 @@ def check_new(connection: Connection, run: RunRow, thread_id: str | None, *, ane
         known = (journal.lock_run if anew else journal.read_run)(connection, run.id)
     except RunNotFound:
         return
-    names = ("input", "graph", "started_by")
-    same = all(getattr(known, one) == getattr(run, one) for one in names)
-    if not same or thread_id not in (None, known.thread_id):
+    same = all(getattr(known, one) == getattr(run, one) for one in ("input", "graph", "started_by"))
+    if not (same and journal.read_blocks(connection, known) == said.blocks) or thread_id not in (
+        None,
+        known.thread_id,
+    ):
         raise UsageError(
             f"there is a run {run.id!r} already, which began with another message, thread, graph or person; take another id"
         )
     raise StartedBefore(known)
 
 
-def store(connection: Connection, run: RunRow, masker: Masker | None = None) -> list[Event]:
+def store(
+    connection: Connection,
+    run: RunRow,
+    masker: Masker | None = None,
+    *,
+    blocks: Sequence[Any] | None = None,
+) -> list[Event]:
     """Store a new run with its first events. What waits or has failed on the thread is closed (C-50).
 
+    `blocks`: the whole of its message, where that is more than the text.
     `masker` hides what a person said of a call that is closed so; None: by the default rules.
     Raises `RunBusy` when the thread has a run that works, `UsageError` when the id is taken.
     """
@@ -181,6 +192,8 @@ def store(connection: Connection, run: RunRow, masker: Masker | None = None) -> 
         if live is not None:
             raise RunBusy.of(live)
         raise UsageError(f"there is a run {run.id!r} already")
+    if blocks is not None:
+        journal.insert_blocks(connection, run.id, blocks)
     first = first_events(run)
     with in_one_go(connection):
         begun, check = event_rows.move_on_from(
@@ -227,10 +240,11 @@ def first_input(connection: Connection, run: RunRow, values: Mapping[str, Any]) 
     before = _run_of(connection, values.get("run_id"))
     if before is not None and before.stop_reason in (None, StopReason.DISMISSED, StopReason.CANCELLED):
         calls = journal.read_calls(connection, before.id, step=before.steps)
-        messages = closed_messages(before, values.get("messages", ()), calls)
-    messages += [_user_message(one) for one in _never_checkpointed(connection, run, before)]
+        said = user_message(connection, before)
+        messages = closed_messages(before, said, values.get("messages", ()), calls)
+    messages += [user_message(connection, one) for one in _never_checkpointed(connection, run, before)]
     fresh: RunState = {**FRESH}
-    fresh["messages"] = [*messages, _user_message(run)]
+    fresh["messages"] = [*messages, user_message(connection, run)]
     fresh["run_id"] = run.id
     fresh["language"] = language_of(run.input)
     return fresh
@@ -251,16 +265,21 @@ def _never_checkpointed(connection: Connection, run: RunRow, last: RunRow | None
     return [one for one in reversed(found) if one.id != run.id and (one.created_at, one.id) > since]
 
 
-def _user_message(run: RunRow) -> HumanMessage:
-    return HumanMessage(run.input, id=f"{run.id}.input")
+def user_message(connection: Connection, run: RunRow) -> HumanMessage:
+    """The message that began a run, as the model gets it."""
+    blocks = journal.read_blocks(connection, run)
+    return HumanMessage(run.input if blocks is None else blocks, id=f"{run.id}.input")
 
 
 def closed_messages(
-    run: RunRow, messages: Sequence[AnyMessage], calls: Sequence[CallRow]
+    run: RunRow, said: HumanMessage, messages: Sequence[AnyMessage], calls: Sequence[CallRow]
 ) -> list[AnyMessage]:
-    """The messages of an unfinished run from its user message on, each call answered as the ledger shows."""
+    """The messages of an unfinished run from its user message on, each call answered as the ledger shows.
+
+    `said` is that message, for a thread that never came to hold it.
+    """
     starts = [place for place, one in enumerate(messages) if one.id == f"{run.id}.input"]
-    own = list(messages[starts[0] :]) if starts else [_user_message(run)]
+    own = list(messages[starts[0] :]) if starts else [said]
     results = {call.call_id: call.result for call in calls if call.result is not None}
     language = language_of(run.input)
 

@@ -1,6 +1,7 @@
 """How a run goes on from the past: from a checkpoint of another one, or from a history alone."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection
@@ -16,6 +17,7 @@ from adjourn.graph.histories import Given, begin_with
 from adjourn.graph.owning import Owner
 from adjourn.graph.past import Past
 from adjourn.graph.run import Run
+from adjourn.graph.said import Message, Said, read_said
 from adjourn.graph.starts import Begun
 
 
@@ -30,7 +32,7 @@ async def fork(
     checkpoint: str | int | None,
     behalf: Behalf,
     *,
-    message: str | None,
+    message: Said | None,
     thread_id: str | None,
     repeat_writes: bool,
 ) -> Run:
@@ -38,14 +40,17 @@ async def fork(
     bound = owner.bound
     original = await bound.row(run_id)
     begins_at = await past_of(bound).to_fork(original, checkpoint, anew=message is not None)
+    said = None if message is None else read_said(message)
     run = bound.new_row(
-        original.input if message is None else message,
+        said or Message(original.input),
         thread_id=thread_id,
         by=behalf.by,
         priority=original.priority,
         context=original.context,
     )
-    wanted = Wanted(original.id, begins_at, message, repeat_writes)
+    if said is None:
+        run = replace(run, attached=original.attached)
+    wanted = Wanted(original.id, begins_at, said, repeat_writes)
     forker = Forker(bound.saver.codec, bound.masker, bound.keyring)
 
     def begin(connection: Connection) -> Begun:
@@ -72,17 +77,15 @@ async def run_from_history(
 ) -> Run:
     """See `Runner.run_from_history`."""
     bound = owner.bound
+    run = bound.new_row(Message("history"), thread_id=thread_id, by=behalf.by, context=context)
+    history, said = begin_with(messages, values, run_id=run.id, tools=bound.tools)
     run = bound.new_row(
-        "history", thread_id=thread_id, by=behalf.by, context=context
-    )  # its words are in the history
-    history, words = begin_with(messages, values, run_id=run.id, tools=bound.tools)
-    run = bound.new_row(
-        words, thread_id=run.thread_id, by=behalf.by, run_id=run.id, priority=priority, context=context
+        said, thread_id=run.thread_id, by=behalf.by, run_id=run.id, priority=priority, context=context
     )
 
     def begin(connection: Connection) -> Begun:
         seed_thread(connection, bound.saver.codec, run.thread_id, {"messages": history})
-        told = starts.store(connection, run)
+        told = starts.store(connection, run, blocks=said.blocks)
         return Begun(journal.read_run(connection, run.id), told)
 
     return await owner.own(begin, behalf, short=False)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.engine import Connection
 
-from adjourn.checkpoints.migrations import m0002_context_of_runs
+from adjourn.checkpoints.migrations import m0002_more_of_what_began_a_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,4 +28,4 @@ class Migration:
     upgrade: Callable[[Connection], None]
 
 
-MIGRATIONS: tuple[Migration, ...] = (Migration(2, m0002_context_of_runs.upgrade),)
+MIGRATIONS: tuple[Migration, ...] = (Migration(2, m0002_more_of_what_began_a_run.upgrade),)

@@ -16,6 +16,7 @@ from adjourn.graph.behalf import OnBegun
 from adjourn.graph.names import check_name
 from adjourn.graph.run import Run
 from adjourn.graph.runner import Admit
+from adjourn.graph.said import Message, read_said
 from adjourn.graph.server.access import Caller
 from adjourn.graph.server.desk import (
     Desk,
@@ -73,13 +74,14 @@ async def start(request: Request) -> Response:
     """
     desk, caller = desk_of(request), caller_of(request)
     asked = await body_of(request, StartRequest)
+    said = read_said(asked.message)
     run_id = asked.run_id or keyed_id(request.headers.get("idempotency-key"), caller)
-    before = await _started_before(desk, caller, run_id, asked)
+    before = await _started_before(desk, caller, run_id, asked, said)
     if before is not None:
         await desk.hosting.wait(before.id, wait_s(request))
         return shown(run_of(await desk.runner.get(before.id)), 200, _at(before.id))
     if desk.admit is not None:
-        desk.admit(caller.name, asked.message, asked.thread_id)
+        desk.admit(caller.name, said.text, asked.thread_id)
     context = None if desk.context is None else desk.context(caller.name, asked.thread_id)
 
     stored: list[RunRow] = []
@@ -103,7 +105,7 @@ async def start(request: Request) -> Response:
     try:
         started = await desk.hosting.begin(drive)
     except (RunBusy, UsageError):  # the same start at the same moment was first
-        if (before := await _started_before(desk, caller, run_id, asked)) is None:
+        if (before := await _started_before(desk, caller, run_id, asked, said)) is None:
             raise
         return shown(run_of(await desk.runner.get(before.id)), 200, _at(before.id))
     await desk.hosting.wait(started, wait_s(request))
@@ -125,22 +127,27 @@ def keyed_id(key: str | None, caller: Caller) -> str | None:
 
 
 async def _started_before(
-    desk: Desk, caller: Caller, run_id: str | None, asked: StartRequest
+    desk: Desk, caller: Caller, run_id: str | None, asked: StartRequest, said: Message
 ) -> RunRow | None:
     """The run that this id has started before. Raises `Refused` (409) if it was started with something else."""
     if run_id is None:
         return None
     try:
-        row = await desk.runner.database.aread(partial(journal.read_run, run_id=run_id))
+        row, blocks = await desk.runner.database.aread(partial(_with_blocks, run_id=run_id))
     except RunNotFound:
         return None
-    same = row.input == asked.message and asked.thread_id in (None, row.thread_id)
+    same = (row.input, blocks) == (said.text, said.blocks) and asked.thread_id in (None, row.thread_id)
     if not same or not owns(caller, row) or row.graph != desk.runner.name:
         detail = (
             f"the id {run_id!r} was used to start another run; take another id, or another Idempotency-Key"
         )
         raise Refused(409, "id_was_used", detail)
     return row
+
+
+def _with_blocks(connection: Connection, run_id: str) -> tuple[RunRow, list[Any] | None]:
+    row = journal.read_run(connection, run_id)
+    return row, journal.read_blocks(connection, row)
 
 
 def _thread_is_open_to(caller: Caller) -> Admit:

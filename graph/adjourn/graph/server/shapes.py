@@ -29,7 +29,11 @@ class _Given(BaseModel):
 class StartRequest(_Taken):
     """A message that starts a run. The same `run_id`, or the same header `Idempotency-Key`, starts it once."""
 
-    message: str = Field(min_length=1, description="What the run is to do.")
+    message: str | list[str | dict[str, Any]] = Field(
+        min_length=1,
+        description="What the run is to do: a text, or texts and content blocks such as "
+        '`{"type": "image", "url": ...}`.',
+    )
     thread_id: Id | None = Field(None, description="The conversation to go on with; without: a new one.")
     run_id: Id | None = Field(None, description="An id of your own for the run; without: one is made.")
     priority: int = Field(
