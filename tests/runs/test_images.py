@@ -1,13 +1,20 @@
-"""Images and files in what a user says: in each message of a thread, whatever process goes on with it."""
+"""Images and files in what users say and tools return: in each message of a thread, whatever process goes on with it."""
+
+import json
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_anthropic import ChatAnthropic
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool as langchain_tool
+from langchain_openai import ChatOpenAI
 
 from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.retention import forget
 from adjourn.graph import Runner, build_react
-from adjourn.nodes import ScriptedModel, approve
+from adjourn.nodes import Attachment, ScriptedModel, approve, as_tool, tool
+from adjourn.nodes.observations import content_of, with_attached
 from adjourn.nodes.scripted import Fails, call, says
+from adjourn.nodes.wire_out import request_messages
 
 IMAGE = {"type": "image", "base64": "aGVsbG8=", "mime_type": "image/png"}
 LINK = {"type": "image_url", "image_url": {"url": "https://example.com/b.png"}}
@@ -103,3 +110,139 @@ async def test_what_is_no_message_is_refused_and_starts_nothing(house, said, pro
 async def test_blocks_that_are_all_text_are_a_text(house):
     run = await house.runner(["yes"]).start(["one", {"type": "input_text", "text": "two"}])
     assert (run.row.input, run.row.attached, asked(house)) == ("one\ntwo", 0, ["one\ntwo"])
+
+
+PNG = b"\x89PNG" + bytes(100)
+BLOCK = Attachment("image/png", PNG).block()
+
+
+@tool(effect="read")
+def screenshot(page: str) -> dict:
+    """Show a page."""
+    return {"page": page, "shot": Attachment("image/png", PNG)}
+
+
+@tool(effect="write", confirm=True)
+def scan() -> list:
+    """Scan two pages."""
+    return [Attachment("image/png", PNG), Attachment("application/pdf", url="https://example.com/r.pdf")]
+
+
+SHOT = says("", call("screenshot", {"page": "home"}, id="s"), call("scan", {}, id="w"))
+SEEN = {"page": "home", "shot": "[image/png, 0 KB]"}
+
+
+def results(request):
+    return [one for one in request if isinstance(one, ToolMessage)]
+
+
+def beside(request):
+    """The blocks that stand behind the results of a request."""
+    behind = [one for one in request if isinstance(one, HumanMessage) and "[runtime] attached" in one.text]
+    return [block for one in behind for block in one.content if block["type"] != "text"]
+
+
+async def test_what_a_tool_attaches_is_behind_its_result_and_people_see_what_it_was(house):
+    runner = house.runner([SHOT, "a cat", "still"], tools=[screenshot, scan])
+    run = await runner.start("look", thread_id="t", on_event=house.hear)
+    done = await house.runner([SHOT, "a cat", "still"], tools=[screenshot, scan]).resume(
+        run.id, {run.interrupts[0].id: approve()}, on_event=house.hear
+    )
+    shot, scanned = results(house.models[-1].requests[-1])
+    assert json.loads(shot.text) == {"ok": True, "data": SEEN}
+    pdf = {"type": "file", "url": "https://example.com/r.pdf", "mime_type": "application/pdf"}
+    assert json.loads(scanned.text)["ok"]
+    assert beside(house.models[-1].requests[-1]) == [BLOCK, BLOCK, pdf]
+    told = [one.data for one in house.sent if one.word == "tool_result"]
+    assert told == [SEEN, ["[image/png, 0 KB]", "[application/pdf: https://example.com/r.pdf]"]]
+    assert json.loads(done.calls[0].result)["attached"] == [BLOCK]  # for whoever takes the run over
+    await runner.start("and?", thread_id="t", on_event=house.hear)
+    assert beside(house.models[0].requests[-1]) == [BLOCK, BLOCK, pdf]
+    house.check([run.id])
+
+
+async def test_a_result_that_was_kept_has_its_image_when_its_question_is_passed_over(house):
+    runner = house.runner([SHOT, "well"], tools=[screenshot, scan])
+    await runner.start("look", thread_id="t")
+    await runner.start("never mind", thread_id="t")
+    _, dismissed = results(house.models[-1].requests[-1])
+    assert beside(house.models[-1].requests[-1]) == [BLOCK]
+    assert json.loads(dismissed.text)["errorCode"] == "user_dismissed"
+
+
+async def test_an_image_counts_no_characters_and_one_that_is_too_large_is_left_out_and_said_so(house):
+    @tool(effect="read", result_limit=300)
+    def large() -> dict:
+        """Show much."""
+        return {
+            "a": Attachment("image/png", bytes(4_000_000)),
+            "b": Attachment("image/png", bytes(2_000_000)),
+        }
+
+    run = await house.runner([says("", call("large", {}, id="l")), "ok"], tools=[large]).start("look")
+    (shown,) = results(house.models[-1].requests[-1])
+    assert json.loads(shown.text)["data"] == {
+        "a": "[image/png, 4000 KB]",
+        "b": "[image/png, 2000 KB] too large to be shown",
+    }
+    assert (len(beside(house.models[-1].requests[-1])), run.answer) == (1, "ok")
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "image", "base64": "aGVsbG8=", "mime_type": "image/jpeg"},
+        {"type": "image", "source_type": "base64", "data": "aGVsbG8=", "mime_type": "image/jpeg"},
+        {"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,aGVsbG8="}},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": "aGVsbG8="}},
+    ],
+)
+async def test_a_tool_of_langchain_or_of_an_mcp_server_attaches_what_its_content_holds(house, block):
+    @langchain_tool
+    def shoot(page: str):
+        """Show a page."""
+        return [{"type": "text", "text": "the page"}, block]
+
+    turns = [says("", call("shoot", {"page": "home"}, id="s")), "ok"]
+    run = await house.runner(turns, tools=[as_tool(shoot, effect="read")]).start("look")
+    (shown,) = results(house.models[-1].requests[-1])
+    assert run.answer == "ok"
+    assert json.loads(shown.text)["data"] == ["the page", "[image/jpeg, 0 KB]"]
+    image = {"type": "image", "base64": "aGVsbG8=", "mime_type": "image/jpeg"}
+    assert beside(house.models[-1].requests[-1]) == [image]
+
+
+async def test_data_that_reads_like_an_image_is_data(house):
+    @tool(effect="read")
+    def fetch() -> dict:
+        """Fetch a page."""
+        return {"attached": [BLOCK], "page": [BLOCK]}
+
+    await house.runner([says("", call("fetch", {}, id="f")), "ok"], tools=[fetch]).start("look")
+    assert beside(house.models[-1].requests[-1]) == []
+
+
+@pytest.mark.parametrize("wrong", [{"mime_type": "png", "data": b"x"}, {"mime_type": "image/png"}])
+def test_what_is_no_attachment_says_so(wrong):
+    with pytest.raises(ValueError, match=r"no mime type|either data or a url"):
+        Attachment(**wrong)
+
+
+def test_chat_completions_get_what_is_attached_behind_all_results_of_the_turn_and_others_with_them():
+    calls = [{"name": "screenshot", "args": {}, "id": one, "type": "tool_call"} for one in ("a", "b")]
+    content = content_of(with_attached('{"ok": true}', [BLOCK]))
+    history = [
+        HumanMessage("look"),
+        AIMessage("", tool_calls=calls),
+        ToolMessage(content, tool_call_id="a", name="screenshot"),
+        ToolMessage("{}", tool_call_id="b", name="screenshot"),
+    ]
+    chat = request_messages(history, ChatOpenAI(model="m", api_key="x"), ["screenshot"])
+    assert [one.type for one in chat] == ["human", "ai", "tool", "tool", "human"]
+    assert (chat[2].content, chat[4].content[1:]) == ('{"ok": true}', [BLOCK])
+    assert "[runtime] attached to the result of screenshot (a):" in chat[4].text
+    items = ChatOpenAI(model="m", api_key="x", use_responses_api=True)
+    for model in (items, ChatAnthropic(model="claude-sonnet-4-5", api_key="x")):
+        sent = request_messages(history, model, ["screenshot"])
+        assert [one.type for one in sent] == ["human", "ai", "tool", "tool"]
+        assert sent[2].content[1:] == [BLOCK]

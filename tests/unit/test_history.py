@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from adjourn.nodes.history import Checked, healed, is_legal
+from adjourn.nodes.observations import with_attached
 from adjourn.nodes.scripted import illegal
 
 IDS = st.sampled_from(["a", "b", "c", "call_0"])
@@ -83,3 +84,12 @@ def test_c15_a_changed_message_in_a_long_history_is_looked_at_again():
     assert legal.are([asked, answer])
     stray = answer.model_copy(update={"tool_call_id": "b"})
     assert not legal.are([asked, stray, HumanMessage("hi")])
+
+
+def test_an_answer_that_is_made_from_the_ledger_has_what_was_attached_to_it():
+    image = {"type": "image", "url": "https://example.com/a.png"}
+    kept = with_attached('{"ok": true, "data": "[image/png]"}', [image])
+    turn = AIMessage("", tool_calls=[{"name": "shot", "args": {}, "id": "a"}])
+    answer = healed([turn], lambda call_id, name: kept)[-1]
+    assert answer.content == [{"type": "text", "text": '{"ok": true, "data": "[image/png]"}'}, image]
+    assert answer.status == "success"

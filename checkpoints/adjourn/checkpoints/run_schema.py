@@ -192,7 +192,7 @@ calls = Table(
     Column("error_code", WORD),
     Column("attempts", Integer, nullable=False, server_default="0"),
     Column("idempotency_key", ID),
-    Column("result", LONG, comment="the observation, before the budget of its step"),
+    Column("result", LONG, comment="the observation, before the budget of its step; images in `attached`"),
     Column("shown", LONG, comment="what people are shown, as JSON, where it differs from the result"),
     Column("error", LONG, comment="class, text and stack of an exception, as JSON"),
     Column("planned_at", TIME, nullable=False),

@@ -13,12 +13,13 @@ from langchain_core.messages import HumanMessage
 
 from adjourn.checkpoints.errors import UsageError
 from adjourn.checkpoints.json_data import check_data
+from adjourn.nodes.attachments import ATTACHED, Attachment
 
-Said = str | HumanMessage | Sequence[str | Mapping[str, Any]]
-"""A text; a list of texts and of content blocks, as LangChain and OpenAI write them; or a message that holds either."""
+Said = str | HumanMessage | Sequence[str | Mapping[str, Any] | Attachment]
+"""A text; a list of texts, attachments and content blocks, as LangChain and OpenAI write them; or a message with either."""
 
 # A closed list: a block of another type could pass for a call or its result.
-TYPES = frozenset({"text", "image", "image_url", "audio", "input_audio", "video", "file"})
+TYPES = ATTACHED | {"text"}
 MOST = (
     8_000_000  # characters of JSON: four megabytes of images, and half of what MariaDB takes in one statement
 )
@@ -63,6 +64,8 @@ def read_said(said: Said) -> Message:
 def _block(place: int, one: Any) -> dict[str, Any]:
     if isinstance(one, str):
         return {"type": "text", "text": one}
+    if isinstance(one, Attachment):
+        return one.block()
     if not isinstance(one, Mapping):
         raise UsageError(
             f"part {place} of the message is a text or a content block, not {type(one).__name__}"

@@ -25,7 +25,7 @@ from adjourn.graph.names import check_name, check_text
 from adjourn.graph.said import Message
 from adjourn.nodes.history import healed
 from adjourn.nodes.masking import Masker
-from adjourn.nodes.observations import error_code, failure, status_of
+from adjourn.nodes.observations import content_of, error_code, failure, status_of
 from adjourn.nodes.state import FRESH, RunState
 from adjourn.nodes.texts import language_of, say
 
@@ -300,4 +300,4 @@ def _final(message: AnyMessage, results: Mapping[str, str]) -> AnyMessage:
     if not isinstance(message, ToolMessage) or error_code(message.text) != ErrorCode.AWAITING_USER:
         return message
     content = results.get(shortened(message.tool_call_id, KEY_LENGTH), message.text)
-    return message.model_copy(update={"content": content, "status": status_of(content)})
+    return message.model_copy(update={"content": content_of(content), "status": status_of(content)})

@@ -2,6 +2,7 @@
 
 from adjourn.nodes.approvers import Approvers
 from adjourn.nodes.ask import AskNode
+from adjourn.nodes.attachments import Attachment
 from adjourn.nodes.checked_types import ArgumentList, HostIn, PathInside, UrlIn
 from adjourn.nodes.context import Happened, RunInfo, ToolContext
 from adjourn.nodes.evidence import Evidence
@@ -26,6 +27,7 @@ __all__ = [
     "Approvers",
     "ArgumentList",
     "AskNode",
+    "Attachment",
     "BranchStep",
     "Evidence",
     "FinishNode",

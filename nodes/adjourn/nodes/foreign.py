@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 
 from adjourn.checkpoints.errors import ToolDefinitionError
 from adjourn.checkpoints.lifecycle import Effect
+from adjourn.nodes.attachments import attachment_of
 from adjourn.nodes.context import ToolContext
 from adjourn.nodes.definition import checked
 from adjourn.nodes.parameters import ModelParameters, Parameters, SchemaParameters, injection, is_secret
@@ -196,7 +197,7 @@ def _unpacked(given: Any) -> Any:
         raise ToolError(
             "it returned a LangGraph Command, which LangChain's own agent would carry out; return plain data"
         )
-    return given
+    return _data(given) if isinstance(given, list) else given
 
 
 def _is_command(one: Any) -> bool:
@@ -204,7 +205,10 @@ def _is_command(one: Any) -> bool:
 
 
 def _data(content: Any) -> Any:
-    """The content of a message as data: text that is a JSON object or list is that; text blocks are one text."""
+    """The content of a message as data: text that is a JSON object or list is that; text blocks are one text, and blocks
+    of images and files are attachments."""
+    if isinstance(content, list) and any(isinstance(one, dict) and attachment_of(one) for one in content):
+        return [_part(one) for one in content]
     if isinstance(content, list) and all(
         isinstance(one, dict) and one.get("type") == "text" for one in content
     ):
@@ -215,6 +219,12 @@ def _data(content: Any) -> Any:
         except ValueError:
             return content
     return content
+
+
+def _part(one: Any) -> Any:
+    if not isinstance(one, dict):
+        return one
+    return attachment_of(one) or (one["text"] if one.get("type") == "text" and "text" in one else one)
 
 
 def _unwrapped(artifact: Any) -> Any:

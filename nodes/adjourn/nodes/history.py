@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
-from adjourn.nodes.observations import status_of
+from adjourn.nodes.observations import content_of, status_of
 from adjourn.nodes.stored_form import call_ids, sent_calls
 
 Missing = Callable[[str, str], str]
@@ -86,7 +86,7 @@ def _answers(message: AIMessage, answers: dict[str, ToolMessage], missing: Missi
         else:
             observation = missing(call_id, name)
             yield ToolMessage(
-                content=observation,
+                content=content_of(observation),
                 tool_call_id=call_id,
                 name=name,
                 status=status_of(observation),

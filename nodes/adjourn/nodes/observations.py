@@ -8,7 +8,7 @@ import dataclasses
 import enum
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from adjourn.checkpoints.lifecycle import ErrorCode
@@ -87,6 +87,26 @@ def shrink(observation: str, limit: int, language: str) -> str:
         told = json.loads(shrunk)
         shrunk = _dump({**told, "cut": f"{before}; {told['cut']}"})
     return min(shrunk, observation, key=len)
+
+
+def with_attached(observation: str, blocks: Sequence[Mapping[str, Any]]) -> str:
+    """A success that holds images and files too, as content blocks beside its data: they are no part of its length."""
+    return f'{observation[:-1]}, "attached": {_dump(list(blocks))}}}' if blocks else observation
+
+
+def parted(observation: str) -> tuple[str, list[dict[str, Any]]]:
+    """An observation without its images and files, and these."""
+    if '"attached": ' not in observation:
+        return observation, []
+    told = json.loads(observation)
+    blocks = told.pop("attached", [])
+    return (_dump(told), blocks) if blocks else (observation, [])
+
+
+def content_of(observation: str) -> str | list[str | dict[str, Any]]:
+    """An observation as the content of its message: the text, and behind it a block for each image and file."""
+    text, blocks = parted(observation)
+    return [{"type": "text", "text": text}, *blocks] if blocks else text
 
 
 def error_code(observation: str) -> str | None:

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from adjourn.nodes.attachments import detached
 from adjourn.nodes.merging import merge
-from adjourn.nodes.observations import plain, success
+from adjourn.nodes.observations import plain, success, with_attached
 from adjourn.nodes.tool import Tool
 
 PEOPLE_LIMIT = 32_000  # characters that people are shown: a long page, and four times what a model may see
@@ -39,6 +40,8 @@ def shaped(
 ) -> Shaped:
     """What the model and people are told of a result: merged, reduced to the declared fields, masked, cut."""
     told, people = (result.for_model, result.for_people) if isinstance(result, Told) else (result, _SAME)
+    told, blocks = detached(told)
+    people = people if people is _SAME else detached(people)[0]
     if tool.merge_by or tool.model_fields is not None:
         told = plain(told)
     if tool.merge_by:
@@ -47,6 +50,7 @@ def shaped(
     if people is _SAME and fewer != told:
         people = told
     observation = success(fewer, limit=tool.result_limit, language=language, note=note, mask=mask)
+    observation = with_attached(observation, blocks)
     return Shaped(observation, None if people is _SAME else _shown(people, language, mask))
 
 

@@ -11,7 +11,7 @@ from langchain_core.messages import ToolMessage
 from adjourn.checkpoints.lifecycle import CallState, ErrorCode
 from adjourn.nodes.batch_budget import fit
 from adjourn.nodes.calls import Call, is_final
-from adjourn.nodes.observations import failure
+from adjourn.nodes.observations import content_of, failure, parted, with_attached
 from adjourn.nodes.texts import say
 
 
@@ -25,8 +25,10 @@ def tell(
     messages: list[ToolMessage] = []
     untold = [one for one in calls if is_final(one) and one.get("told") != "final"]
     left = max(0, limit - sum(one.get("size", 0) for one in calls))
-    texts = fit([one["observation"] for one in untold], left, language)
+    parts = [parted(one["observation"]) for one in untold]
+    texts = fit([text for text, _ in parts], left, language)
     fitted = dict(zip((one["id"] for one in untold), texts, strict=True))
+    attached = {one["id"]: blocks for one, (_, blocks) in zip(untold, parts, strict=True)}
     for call in calls:
         told = call.get("told")
         if call["position"] > upto and told is None:
@@ -34,7 +36,8 @@ def tell(
         if is_final(call) and told != "final":
             del call["observation"]
             call["size"] = len(fitted[call["id"]])
-            messages.append(_message(call, fitted[call["id"]], message_id))
+            told_now = with_attached(fitted[call["id"]], attached[call["id"]])
+            messages.append(_message(call, told_now, message_id))
             call["told"] = "final"
         elif not is_final(call) and told is None:
             text = say("awaiting_user", language, tool=call["name"])
@@ -45,7 +48,7 @@ def tell(
 
 def _message(call: Call, observation: str, message_id: str) -> ToolMessage:
     return ToolMessage(
-        content=observation,
+        content=content_of(observation),
         tool_call_id=call["id"],
         name=call["name"],
         status="success" if call["state"] == CallState.OK else "error",

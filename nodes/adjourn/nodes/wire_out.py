@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.runnables import Runnable
 
 from adjourn.nodes.assembly import parse_arguments
+from adjourn.nodes.attachments import ATTACHED
 from adjourn.nodes.kept import FIELDS, TEXT_BLOCKS, call_extras
 from adjourn.nodes.listening import SEND_BACK
 from adjourn.nodes.providers import Provider, provider_of
@@ -88,6 +89,8 @@ def request_messages(
     sent = (before or Requested()).sent(messages, provider, frozenset(tools))
     if provider.family == "anthropic":
         sent = _without_unanswered(sent)
+    elif not provider.items:
+        sent = _attached_behind(sent)
     return _one_system(sent) if provider.one_system else sent
 
 
@@ -315,6 +318,32 @@ def _without_unanswered(messages: list[BaseMessage]) -> list[BaseMessage]:
         else:
             kept.append(message)
     return kept[::-1]
+
+
+def _attached_behind(messages: list[BaseMessage]) -> list[BaseMessage]:
+    """The messages with what is attached to results in a user message behind them: chat completions take text as a result."""
+    if not any(isinstance(one, ToolMessage) and _attached(one) for one in messages):
+        return messages
+    made: list[BaseMessage] = []
+    held: list[Any] = []
+    for message in messages:
+        blocks = _attached(message) if isinstance(message, ToolMessage) else []
+        if blocks and isinstance(message, ToolMessage):
+            note = f"[runtime] attached to the result of {message.name} ({message.tool_call_id}):"
+            held += [{"type": "text", "text": note}, *blocks]
+            made.append(message.model_copy(update={"content": str(message.text)}))
+            continue
+        if held and not isinstance(message, ToolMessage):
+            made.append(HumanMessage(held))
+            held = []
+        made.append(message)
+    return [*made, HumanMessage(held)] if held else made
+
+
+def _attached(message: ToolMessage) -> list[Any]:
+    if isinstance(message.content, str):
+        return []
+    return [one for one in message.content if isinstance(one, dict) and one.get("type") in ATTACHED]
 
 
 def _is_call(block: Any, ids: set[str]) -> bool:
