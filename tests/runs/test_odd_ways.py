@@ -378,8 +378,8 @@ async def test_a_system_prompt_with_marks_of_a_provider_is_sent_as_it_is(url):
     [
         (
             ScriptedModel(turns=[]),
-            {"system_prompt": lambda state: "x"},
-            "a text or a SystemMessage, not function",
+            {"system_prompt": 7},
+            "a text, a SystemMessage or a function that gives one, not int",
         ),
         (
             GenericFakeChatModel(messages=iter([])),
