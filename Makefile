@@ -56,11 +56,12 @@ compared: .venv/.ready ## the tables of docs/compared.md, made anew: about five 
 soak: .venv/.ready ## everything at once for ten minutes (ADJOURN_SOAK_S), with kills; judged by SQL alone
 	@$(BIN)/python tests/soak/run_soak.py
 
-scale: .venv/.ready ## the proofs of scale: a minute of writing, races, 1,000 runs that wait, workers that die, restarts, runs detached
+scale: .venv/.ready ## the proofs of scale: a minute of writing, races, 1,000 runs that wait, workers that die, restarts, creations cut off, runs detached
 	@ADJOURN_SOAK_S=60 ADJOURN_AGENTS=100 $(BIN)/python -m pytest tests/store/test_scale.py --timeout 600
 	@ADJOURN_RACES=500 ADJOURN_WAITING=1000 $(BIN)/python -m pytest tests/store/test_races.py -s
 	@ADJOURN_FLEET_RUNS=2000 ADJOURN_FLEET_WORKERS=4 ADJOURN_FLEET_PAUSE_S=14 $(BIN)/python -m pytest tests/store/test_fleet.py -s
 	@ADJOURN_RESTARTS=120 ADJOURN_RESTART_CLIENTS=12 ADJOURN_RESTART_WORKERS=2 $(BIN)/python -m pytest tests/server/test_restarts.py -s
+	@ADJOURN_CUTS=1 $(BIN)/python -m pytest tests/store/test_cuts.py --timeout 600
 	@ADJOURN_DETACHED=1 $(BIN)/python -m pytest tests/runs -n auto --maxprocesses 4
 
 langgraph-tests: .venv/.ready ## LangGraph's own tests on this saver: make langgraph-tests CHECKOUT=DIR
