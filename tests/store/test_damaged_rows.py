@@ -12,6 +12,7 @@ from adjourn.checkpoints.database import Database
 from adjourn.checkpoints.errors import StoredDataError
 from adjourn.checkpoints.records import Interrupt, RunRow
 from adjourn.graph import expiring
+from adjourn.graph.reading import read_run
 
 PAST = "2020-01-01T00:00:00.000000Z"
 DAMAGE = {
@@ -118,10 +119,22 @@ def test_a_damaged_question_or_run_hides_no_question_of_others(
     assert [f"{one.table} {one.key}" for one in damaged] == [named]
 
 
+def test_a_text_that_is_no_utf8_hides_no_other_row(file_url: str) -> None:
+    database = Database(file_url)
+    fill(database, [run("a"), run("bad"), run("c")])
+    damage(database, "UPDATE runs SET input = CAST(x'22ff22' AS TEXT) WHERE id = 'bad'")
+    for _ in range(2):
+        listed, named = both(database, journal.list_runs)
+        assert (sorted(one.id for one in listed), named) == (["a", "c"], ["runs bad"])
+    database.close()
+
+
 def test_runs_that_work_for_each_other_are_followed_to_an_end(database: Database) -> None:
     fill(database, [run("a", parent_run_id="b"), run("b", parent_run_id="a")], [question("b", 1)])
     assert database.read(lambda connection: family.asks(connection, "a"))
     assert set(database.read(lambda connection: family.below(connection, "a"))) == {"a", "b"}
+    with pytest.raises(StoredDataError, match="it works for run b, which works for it"):
+        database.read(lambda connection: read_run(connection, "a"))
 
 
 def test_what_waits_for_nothing_is_found_beside_a_damaged_question(database: Database) -> None:

@@ -184,8 +184,15 @@ class Database:
         driver: Any = connection.connection.dbapi_connection
         try:
             driver.execute("BEGIN")
+            try:
+                return work(connection)
+            except (DBAPIError, sqlite3.Error) as error:
+                if "Could not decode to UTF-8" not in str(error):
+                    raise
+            driver.text_factory = _readable  # one damaged text would hide all other rows
             return work(connection)
         finally:
+            driver.text_factory = str
             _end(connection, driver.rollback, connection.rollback)
             if self._is_closed or len(self._readers) >= WORKERS:
                 connection.close()
@@ -437,6 +444,11 @@ def _to_wal(connection: sqlite3.Connection) -> None:
             if "locked" not in str(error) or time.monotonic() > end:
                 raise
             time.sleep(0.01)
+
+
+def _readable(text: bytes) -> str:
+    """A text of which some is no UTF-8: as JSON, such a part is no longer any, and so it is found."""
+    return text.decode(errors="backslashreplace")
 
 
 def _begin_immediate(driver: sqlite3.Connection, *, waits: bool) -> None:

@@ -165,7 +165,9 @@ def open_questions(
     rows = connection.execute(asking).mappings().all()
     asked = whole(rows, Interrupt.of, damaged)
     # at once: an inbox that is open asks every two seconds, and nearly all of them are at the top
-    those = connection.execute(select(runs).where(runs.c.id.in_({one.run_id for one in asked}))).mappings()
+    those = (
+        connection.execute(select(runs).where(runs.c.id.in_({one.run_id for one in asked}))).mappings().all()
+    )
     tops = dict(whole(those, lambda row: (row["id"], top(connection, RunRow.of(row))), damaged))
     found = []
     for question in asked:

@@ -376,7 +376,7 @@ def list_runs(
         statement = statement.where(runs.c.parent_run_id.is_(None))
     if limit is not None:
         statement = statement.limit(limit)
-    return whole(connection.execute(statement).mappings(), RunRow.of, damaged)
+    return whole(connection.execute(statement).mappings().all(), RunRow.of, damaged)
 
 
 def open_run(connection: Connection, thread_id: str) -> RunRow | None:

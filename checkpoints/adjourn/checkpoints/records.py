@@ -129,28 +129,16 @@ class Row:
     def of(cls, row: Stored) -> Self:
         """What this row holds. Raises `StoredDataError`, which names the row, where a column holds something else."""
         values = {}
-        for name, kinds in _columns(cls):  # type: ignore[arg-type]
+        for name, kinds, check in _columns(cls):  # type: ignore[arg-type]
             value = row[name]
             if name in cls._json:
                 value = from_json(value, cls._table, cls._name(row))
             if kinds and type(value) not in kinds:
                 raise cls._damaged(row, f"{name} holds a value of type {type(value).__name__}")
-            if value is not None and not cls._is_possible(name, value):
+            if check is not None and value is not None and not check(value):
                 raise cls._damaged(row, f"{name} holds {value[:40]!r}")
             values[name] = value
         return cls(**values)
-
-    @classmethod
-    def _is_possible(cls, name: str, value: Any) -> bool:
-        """Whether it is one of our words, or a time, where there has to be one."""
-        if name in cls._words:
-            return value in cls._words[name]._value2member_map_
-        if not name.endswith(("_at", "_until")) or name == "forked_at":
-            return True
-        try:
-            return datetime.fromisoformat(value).tzinfo is not None
-        except ValueError:
-            return False
 
     @classmethod
     def _name(cls, row: Stored) -> str:
@@ -163,10 +151,25 @@ class Row:
 
 
 @functools.cache
-def _columns(row: type[Row]) -> tuple[tuple[str, frozenset[type]], ...]:
-    """The columns of a row's class, each with the types that its value may have; none: any."""
+def _columns(row: type[Row]) -> tuple[tuple[str, frozenset[type], Callable[[str], bool] | None], ...]:
+    """The columns of a row's class, each with the types that its value may have (none: any), and a check where it has to be
+    one of our words, or a time."""
     hints = get_type_hints(row)
-    return tuple((one.name, _kinds(hints[one.name])) for one in fields(row))
+    checks: dict[str, Callable[[str], bool]] = {
+        name: words._value2member_map_.__contains__ for name, words in row._words.items()
+    }
+    checks |= {name: _is_time for name in hints if f"_{name}".endswith(_TIMES) and name != "forked_at"}
+    return tuple((one.name, _kinds(hints[one.name]), checks.get(one.name)) for one in fields(row))
+
+
+_TIMES = ("_at", "_until")  # so their columns are called; `forked_at` is a checkpoint
+
+
+def _is_time(value: str) -> bool:
+    try:
+        return datetime.fromisoformat(value).tzinfo is not None
+    except ValueError:
+        return False
 
 
 def _kinds(hint: Any) -> frozenset[type]:
