@@ -1,9 +1,11 @@
 """Events to listeners: live and from the database as one sequence, however slow the listener (C-64 to C-66)."""
 
 import asyncio
+import gc
 from contextlib import aclosing
 
 import pytest
+from langgraph.errors import GraphDrained
 from runs.shop import Shop
 
 from adjourn.checkpoints.errors import NotAllowed
@@ -182,6 +184,30 @@ async def test_a_run_that_is_drained_ends_its_step_and_is_handed_back(house):
     run = await second.recover("run_d", on_event=house.hear)  # at once: the lease was given back
     assert (run.status, run.answer, ran) == ("finished", "all done", ["pay"])
     house.check(["run_d"])
+
+
+@pytest.mark.in_process  # its own process goes
+async def test_calls_that_are_handed_back_at_once_warn_of_nothing(house, caplog):
+    """As several specialists are when their process goes: each raised, and only the first one was looked at."""
+    gate, inside = asyncio.Event(), asyncio.Semaphore(0)
+
+    @tool(effect="read")
+    async def handed_back(place: int) -> str:
+        """Handed back."""
+        inside.release()
+        await gate.wait()
+        raise GraphDrained(str(place))
+
+    turn = says("", *(call("handed_back", {"place": one}, id=f"c{one}") for one in range(3)))
+    running = asyncio.create_task(house.runner([turn, "done"], tools=[handed_back]).start("go"))
+    for _ in range(3):
+        await inside.acquire()
+    gate.set()
+    run = await running
+    assert (run.status, run.row.lease_until) == ("running", None)
+    gc.collect()
+    await asyncio.sleep(0)
+    assert "never retrieved" not in caplog.text
 
 
 @pytest.mark.in_process  # its own process goes

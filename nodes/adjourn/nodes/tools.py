@@ -55,7 +55,7 @@ class ToolsNode:
 
 
 async def _settled(tasks: set[asyncio.Task[None]]) -> None:
-    """Wait until cancelled tasks have ended, and look at what they raised, so that nobody warns of it."""
+    """Wait until tasks have ended, and look at what each raised, so that nobody warns of those that were not the first."""
     if tasks:
         await asyncio.wait(tasks)
     for task in tasks:
@@ -204,7 +204,7 @@ class _Batch:
             cancel.cancel()
             for task in running:
                 task.cancel()
-            await _settled(running)
+            await _settled(set(tasks))
         await self.run_context.ledger.settled()
         if not self.stop and not self.run_context.cancel.is_set():
             for call in batch:
