@@ -195,6 +195,18 @@ def test_a_printed_command_holds_what_differs_from_the_defaults(monkeypatch: pyt
     )
 
 
+@pytest.mark.parametrize(
+    "url", ["postgresql://li:secret@host/name", "postgresql://host/name?user=li&password=secret"]
+)
+def test_a_printed_command_holds_no_password_that_the_environment_gave(
+    monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv("ADJOURN_STORE", url)
+    assert "--store" not in Settings(store=url).command("show", "run_x")
+    monkeypatch.setenv("ADJOURN_STORE", "sqlite:///other.db")
+    assert "--store sqlite:///other.db" in Settings(store="sqlite:///other.db").command("show", "run_x")
+
+
 def test_the_program_is_named_as_it_was_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("UV_RUN_RECURSION_DEPTH", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))

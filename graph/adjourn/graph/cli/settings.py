@@ -11,7 +11,13 @@ from itertools import pairwise
 from pathlib import Path
 
 from adjourn.checkpoints.errors import UsageError
-from adjourn.graph.cli.options import DEFAULT_STORE, DEMO_APPS, DEMO_DIR_VARIABLE, LANG_VARIABLE
+from adjourn.graph.cli.options import (
+    DEFAULT_STORE,
+    DEMO_APPS,
+    DEMO_DIR_VARIABLE,
+    LANG_VARIABLE,
+    STORE_VARIABLE,
+)
 from adjourn.graph.cli.texts import LANGUAGES
 
 _DRIVES = ("recover", "resume")  # of the commands that are printed, those that cannot do without the app
@@ -37,9 +43,10 @@ class Settings:
     def command(self, name: str, *words: str) -> str:
         """`adjourn NAME WORDS...` as it can be pasted into a shell, with what differs from the defaults.
 
-        `FILE.py:NAME` stands for an app that is needed and not known here.
+        `FILE.py:NAME` stands for an app that is needed and not known here. A store's URL with a password in it that the
+        environment gave is left out: it would stand in every log.
         """
-        flags = [] if self.store == DEFAULT_STORE else ["--store", self.store]
+        flags = [] if self.store == DEFAULT_STORE or self._is_kept_back() else ["--store", self.store]
         if self.app is not None and self.named_app:
             flags += ["--app", self.app]
         elif self.app is None and name in _DRIVES:
@@ -48,6 +55,15 @@ class Settings:
             flags += ["--lang", self.lang]
         before = [f"{key}={shlex.quote(value)}" for key, value in self.variables.items()]
         return " ".join([*before, shlex.join([*program(), name, *words, *flags])])
+
+    def _is_kept_back(self) -> bool:
+        if self.store != os.environ.get(STORE_VARIABLE):
+            return False
+        from adjourn.checkpoints.servers import (
+            shown_url,  # SQLAlchemy, which most of the printed commands do without
+        )
+
+        return "***" in shown_url(self.store)
 
 
 def settings_of(
