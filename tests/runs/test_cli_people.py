@@ -105,7 +105,8 @@ def test_c51_each_yes_is_shown_and_counts_once(adjourn: Adjourn, tmp_path: Path)
     ("by", "said"),
     [
         (("--by", "mallory"), "it takes 2 of li, wang"),
-        ((), "zhao may not answer"),  # the system's user
+        ((), "zhao may not answer"),
+        ((), "zhao is the system's user; --by NAME says who answers"),
     ],
 )
 def test_c51_who_may_not_answer_is_told_why(adjourn: Adjourn, by: tuple[str, ...], said: str) -> None:
@@ -113,4 +114,5 @@ def test_c51_who_may_not_answer_is_told_why(adjourn: Adjourn, by: tuple[str, ...
     refused = adjourn("resume", run, "--approve", question, *by, *APP)
     assert refused.status == 2
     assert said in refused.err
+    assert ("the system's user" in refused.err) == (not by)
     assert len(adjourn("show", run, "--json").json()["interrupts"]) == 1

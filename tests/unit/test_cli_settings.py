@@ -57,23 +57,16 @@ RAISED: Sequence[AdjournError] = (
     errors.InvalidAnswer("int_x", {"environment": "must be one of prod", "": "is no object"}),
     errors.AlreadyAnswered("int_x", "answered"),
     errors.Expired("int_x", "run_x", "2026-11-30"),
-    errors.NotResumable("run_x", "finished"),
     errors.WrongGraph("run_x", "ops", "desk"),
     errors.LeaseLost("run_x", 3),
+    errors.IllegalMove("run run_x", "finished", "resume"),
+    errors.StoredDataError("calls", "7", "no JSON"),
     errors.KeyLost("run_x"),
     errors.SchemaVersionError(9, 3),
     errors.ModelFailed("gpt-5", "refused"),
 )
-# what is wrong stands in their message alone
-ENGLISH = {
-    "AdjournError",
-    "UsageError",
-    "ToolDefinitionError",
-    "StoreError",
-    "NotAllowed",
-    "IllegalMove",
-    "StoredDataError",
-}
+# what is wrong stands in their message alone, which `refusals` knows
+BY_MESSAGE = {"AdjournError", "UsageError", "ToolDefinitionError", "StoreError", "NotAllowed", "NotResumable"}
 
 
 @pytest.mark.parametrize("error", RAISED, ids=lambda one: type(one).__name__)
@@ -88,11 +81,28 @@ def test_an_error_says_in_chinese_what_it_is_about(error: AdjournError) -> None:
     assert told(error, "en") == str(error)
 
 
-def test_each_class_of_error_is_told_in_chinese_but_for_those_that_are_named() -> None:
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (errors.RunBusy("run_x"), "运行 run_x 正在执行或等待执行；请等它结束，或在租约到期后用 recover 恢复"),
+        (errors.AlreadyAnswered("int_x", "answered"), "问题 int_x 已处理（已回答），未作任何改动"),
+        (errors.InterruptNotFound("run_x", "int_x"), "运行 run_x 没有问题 int_x"),
+        (
+            errors.CheckpointNotFound("run_x"),
+            "运行 run_x 没有检查点；用 adjourn history run_x 查看已有的检查点",
+        ),
+        (errors.KeyLost(), "机密是用别的密钥封存的；请把该密钥加入 ADJOURN_KEY 或放回密钥文件，然后重试"),
+    ],
+)
+def test_an_error_in_chinese_leaves_out_what_is_not_known(error: AdjournError, said: str) -> None:
+    assert told(error, "zh") == said
+
+
+def test_each_class_of_error_has_a_chinese_text_or_is_known_by_its_message() -> None:
     known = {
         name for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, AdjournError)
     }
-    assert known - ENGLISH == set(ERRORS) == {type(one).__name__ for one in RAISED}
+    assert known - BY_MESSAGE == set(ERRORS) == {type(one).__name__ for one in RAISED}
 
 
 @pytest.mark.parametrize(

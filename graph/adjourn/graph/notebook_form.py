@@ -31,6 +31,7 @@ from adjourn.graph.fields import (
     without_null,
 )
 from adjourn.graph.picture import safe
+from adjourn.graph.refusals import refusal
 from adjourn.graph.run import Run
 from adjourn.nodes.texts import language_of
 
@@ -300,7 +301,7 @@ class Field:
         try:
             return self._read()
         except WrongValue as error:
-            why = str(error)
+            why = refusal(str(error), self._language)
             self.mark(why.replace(self.control.value.strip(), "…") if self.is_secret else why)
             raise
 

@@ -184,7 +184,7 @@ def resume(settings: Settings, beginning: str, flags: Flags, *, by: str | None) 
 
 
 def _needs_answers(settings: Settings, run: Run) -> str:
-    asked = "; ".join(f"{one.id} ({one.tool}: {one.asked or one.type})" for one in run.interrupts)
+    asked = "; ".join(f"{one.id} ({one.asked or f'{one.tool}: {one.type}'})" for one in run.interrupts)
     return (
         f"run {run.id} waits for answers to {asked}\n"
         f"give them like this: {resume_command(settings, run.id, run.interrupts)}"

@@ -9,13 +9,14 @@ from typing import Any
 
 import typer
 
-from adjourn.checkpoints.errors import AdjournError, UsageError
-from adjourn.graph.cli.options import LOG_VARIABLE
+from adjourn.checkpoints.errors import AdjournError, NotAllowed, UsageError
+from adjourn.graph.cli.options import BY_VARIABLE, LOG_VARIABLE
 from adjourn.graph.cli.parser import app
 from adjourn.graph.cli.screen import clean, to_line
 from adjourn.graph.cli.settings import language_asked
 from adjourn.graph.cli.taking import only
-from adjourn.graph.cli.texts import told
+from adjourn.graph.cli.texts import text, told
+from adjourn.graph.refusals import in_plain_words, refusal
 
 WRONG_USAGE = 2
 CANCELLED = 130  # what shells report for a program that Ctrl-C ended
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # without what typer has put there
         own = {name: value for name, value in vars(error).items() if not name.startswith("_")}
         facts = {"error": type(error).__name__, **own}
-        message = str(error) if "--json" in given else told(error, language)
+        message = str(error) if "--json" in given else _for_people(error, given, language)
         return _complain(message, given, error.exit_status, facts)
     except (KeyboardInterrupt, typer.Abort):
         return CANCELLED
@@ -53,10 +54,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         said = getattr(error, "format_message", None)
         if said is None:
             raise  # a bug of ours: its traceback is wanted
-        of = getattr(getattr(error, "ctx", None), "command_path", "adjourn")
-        message = f"{said()} (see {of} --help)"  # the parser's own: an unknown option, a missing argument
-        return _complain(message, given, WRONG_USAGE, {"error": "UsageError"})
+        # the parser's own: an unknown option, a missing argument
+        return _complain(
+            _of_parser(error, said(), given, language), given, WRONG_USAGE, {"error": "UsageError"}
+        )
     return int(status or 0) if given else WRONG_USAGE
+
+
+def _for_people(error: AdjournError, given: Sequence[str], language: str) -> str:
+    """The error's sentence; and where a person may not do this whom nobody has named, whose name that is."""
+    message = told(error, language)
+    named = os.environ.get(BY_VARIABLE) or any(one == "--by" or one.startswith("--by=") for one in given)
+    if isinstance(error, NotAllowed) and error.who and not named:
+        return f"{message}\n{text('by_system', language, person=error.who)}"
+    return message
+
+
+def _of_parser(error: Exception, said: str, given: Sequence[str], language: str) -> str:
+    words = in_plain_words(said)
+    # what is wrong with an option's form is told without the command that it was given to
+    place = " ".join(["adjourn", *(one for one in given[:1] if not one.startswith("-"))])
+    of = getattr(getattr(error, "ctx", None), "command_path", place)
+    spoken = "en" if "--json" in given else language
+    return text("see_help", spoken, message=refusal(words, spoken), command=of)
 
 
 def _complain(message: str, given: Sequence[str], status: int, facts: Mapping[str, Any]) -> int:

@@ -192,7 +192,7 @@ class Form:
         try:
             parse(words, field, whole)
         except WrongValue as error:
-            return str(error)
+            return self._screen.refusal(str(error))
         return None
 
 

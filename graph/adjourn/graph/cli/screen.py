@@ -18,6 +18,7 @@ from rich.text import Text
 
 from adjourn.graph.cli.settings import Settings
 from adjourn.graph.cli.texts import text
+from adjourn.graph.refusals import refusal
 
 Part = str | tuple[str, str]
 """A piece of a line: text, or text with the name of a rich style."""
@@ -61,6 +62,10 @@ class Screen:
     def say(self, key: str, **values: object) -> str:
         """A text of the table in the user's language."""
         return text(key, self.language, **values)
+
+    def refusal(self, message: str) -> str:
+        """What is wrong with something, in the user's language."""
+        return refusal(message, self.language)
 
     @property
     def words(self) -> str:

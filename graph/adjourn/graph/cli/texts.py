@@ -1,14 +1,16 @@
 """What the command line says to people, in English and Chinese. One table: key -> language -> text.
 
-Errors that have a class of their own are in `ERRORS`; what they say in English they say themselves, and a `UsageError` says it in
-English alone. Help is in `help_texts`, what a run itself says in `adjourn.nodes.texts`.
+Errors that keep what they are about as attributes are in `ERRORS`; what they say in English they say themselves. Those that say
+it in their message alone are in `refusals`, help is in `help_texts`, what a run itself says in `adjourn.nodes.texts`.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from adjourn.checkpoints.errors import AdjournError
 from adjourn.graph.captions import filled, word
+from adjourn.graph.refusals import refusal
 
 LANGUAGES = ("en", "zh")
 
@@ -33,6 +35,11 @@ TEXTS: dict[str, dict[str, str]] = {
     "answer_taken": {"en": "{state} by {by}", "zh": "{state}，{by}"},
     "answer_counted": {"en": "agreed to by {by}; others have to as well", "zh": "{by} 已同意，还需要其他人同意"},
     "answer_expired": {"en": "expired: nobody answered in time", "zh": "已过期：无人及时答复"},
+    "see_help": {"en": "{message} (see {command} --help)", "zh": "{message}（见 {command} --help）"},
+    "by_system": {
+        "en": "{person} is the system's user; --by NAME says who answers",
+        "zh": "{person} 是系统用户名；用 --by NAME 说明是谁在回答",
+    },
     "nobody": {"en": "nobody", "zh": "无人"},
     "somebody": {"en": "(no name)", "zh": "（未署名）"},
     "input": {"en": "input", "zh": "输入"},
@@ -268,46 +275,52 @@ TEXTS: dict[str, dict[str, str]] = {
 }  # fmt: skip
 
 
-# class -> language -> text, with the attributes of the error filled in
-ERRORS: dict[str, dict[str, str]] = {
-    "RunNotFound": {"zh": "此存储中没有运行 {run_id}；用 adjourn runs 查看已有的运行"},
-    "CheckpointNotFound": {"zh": "运行 {run_id} 没有检查点 {checkpoint_id}；用 adjourn history {run_id} 查看已有的检查点"},
-    "WouldRepeat": {
-        "zh": "从检查点 {checkpoint_id} 分叉运行 {run_id} 会重复此后已执行的写操作：{calls}；请从更晚的检查点分叉，"
-        "或用 --repeat-writes 允许重复"
-    },
-    "InterruptNotFound": {"zh": "运行 {run_id} 没有问题 {interrupt_id}；待回答的问题：{known}"},
-    "RunBusy": {"zh": "运行 {run_id} 正在执行或等待执行（{owner}，租约至 {until}）；请等它结束，或在租约到期后用 recover 恢复"},
-    "InvalidAnswer": {"zh": "对 {interrupt_id} 的回答未被接受：{problems}"},
-    "AlreadyAnswered": {"zh": "问题 {interrupt_id} 已处理（{state}，{by}，{at}），未作任何改动"},
-    "Expired": {
-        "zh": "问题 {interrupt_id} 在此回答之前已过期（{at}），未作任何改动。请回答其余问题，或让运行继续：adjourn recover {run_id}"
-    },
-    "NotResumable": {"zh": "运行 {run_id} 的状态是 {status}，不能继续"},
-    "WrongGraph": {"zh": "运行 {run_id} 属于图 {stored}，而当前应用是 {given}；请用 --app FILE.py:NAME 指定启动它的应用"},
-    "LeaseLost": {"zh": "运行 {run_id} 现由其他进程执行；本进程的写入已被拒绝"},
-    "KeyLost": {"zh": "运行 {run_id} 的机密是用别的密钥封存的；请把该密钥加入 ADJOURN_KEY 或放回密钥文件，然后重试"},
-    "SchemaVersionError": {"zh": "数据库结构版本是 {found}，本程序只支持到 {known}；请升级 adjourn"},
-    "ModelFailed": {"zh": "模型 {model} 调用失败：{why}"},
+# class -> Chinese, with the attributes of the error filled in; what stands in [] is left out where one of its values is empty
+ERRORS: dict[str, str] = {
+    "RunNotFound": "此存储中没有运行 {run_id}；用 adjourn runs 查看已有的运行",
+    "CheckpointNotFound": "运行 {run_id} 没有检查点[ {checkpoint_id}]；用 adjourn history {run_id} 查看已有的检查点",
+    "WouldRepeat": "从检查点 {checkpoint_id} 分叉运行 {run_id} 会重复此后已执行的写操作：{calls}；请从更晚的检查点分叉，"
+    "或用 --repeat-writes 允许重复",
+    "InterruptNotFound": "运行 {run_id} 没有问题 {interrupt_id}[；待回答的问题：{known}]",
+    "RunBusy": "运行 {run_id} 正在执行或等待执行[（{owner}，租约至 {until}）]；请等它结束，或在租约到期后用 recover 恢复",
+    "InvalidAnswer": "对 {interrupt_id} 的回答未被接受：{problems}",
+    "AlreadyAnswered": "问题 {interrupt_id} 已处理（{state}[，{by}][，{at}]），未作任何改动",
+    "Expired": "问题 {interrupt_id} 在此回答之前已过期[（{at}）]，未作任何改动。请回答其余问题，或让运行继续：adjourn recover {run_id}",
+    "WrongGraph": "运行 {run_id} 属于图 {stored}，而当前应用是 {given}；请用 --app FILE.py:NAME 指定启动它的应用",
+    "LeaseLost": "运行 {run_id} 现由其他进程执行；本进程的写入已被拒绝",
+    "IllegalMove": "{of}：状态 {state} 下不能 {event}；未作任何改动",
+    "StoredDataError": "{table} 的 {key}：{why}；该行已损坏，或被手工改动过",
+    "KeyLost": "[运行 {run_id} 的]机密是用别的密钥封存的；请把该密钥加入 ADJOURN_KEY 或放回密钥文件，然后重试",
+    "SchemaVersionError": "数据库结构版本是 {found}，本程序只支持到 {known}；请升级 adjourn",
+    "ModelFailed": "模型 {model} 调用失败：{why}",
 }  # fmt: skip
+_OPTIONAL = re.compile(r"\[(.*?)\]")
 
 
 def told(error: AdjournError, language: str) -> str:
-    """What an error says, in a language that it has a text in, else in English."""
-    words = ERRORS.get(type(error).__name__, {}).get(language)
-    if words is None:
+    """What an error says, in Chinese where that is asked for and there is a text, else in English."""
+    if language != "zh":
         return str(error)
-    return words.format_map({key: _shown(key, value, language) for key, value in vars(error).items()})
+    words = ERRORS.get(type(error).__name__)
+    if words is None:
+        return refusal(str(error), language)
+    values = {key: _shown(key, value, language) for key, value in vars(error).items()}
+
+    def piece(found: re.Match[str]) -> str:
+        return found[1] if all(values[one] for one in re.findall(r"\{(\w+)\}", found[1])) else ""
+
+    return _OPTIONAL.sub(piece, words).format_map(values)
 
 
 def _shown(key: str, value: Any, language: str) -> Any:
     if key in ("state", "status"):
         return word(value, language)
     if isinstance(value, Mapping):
-        return "; ".join(f"{field}: {why}" if field else str(why) for field, why in value.items())
+        told = [(field, refusal(str(why), language)) for field, why in value.items()]
+        return "；".join(f"{field}：{why}" if field else why for field, why in told)
     if isinstance(value, tuple):
-        value = "、".join(map(str, value))
-    return value or "-"
+        return "、".join(map(str, value))
+    return value
 
 
 def text(key: str, language: str, **values: object) -> str:
