@@ -83,6 +83,16 @@ def test_a_wrong_token_is_told_and_the_door_speaks_both_languages(
     expect(door).to_have_count(0)
 
 
+def test_beside_a_long_list_the_run_that_is_chosen_at_its_end_is_in_view(visit: Visit, serve) -> None:
+    served = serve(served_app.plain)
+    for _ in range(30):
+        served.api().start()
+    page = visit(served.url).open()
+    expect(page.locator("#runs a")).to_have_count(30)
+    page.locator("#runs a").last.click()
+    expect(page.locator("#run h2")).to_be_in_viewport()
+
+
 @BOTH
 def test_on_a_phone_a_chosen_run_comes_into_view_with_the_focus(visit: Visit, serve, locale: str) -> None:
     served = serve(served_app.plain)
