@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 GRAPH, CHECKPOINTS = ROOT / "graph" / "adjourn" / "graph", ROOT / "checkpoints" / "adjourn" / "checkpoints"
 # where what people type, the store that they name and the app that they name are refused
 PLACES = [
-    *sorted((GRAPH / "cli").glob("*.py")),
+    *sorted((GRAPH / "cli").rglob("*.py")),
     *(GRAPH / one for one in ("fields.py", "forks.py", "keys.py", "may_answer.py", "names.py", "past.py", "reading.py")),
     *(GRAPH / "server" / one for one in ("access.py", "serve.py")),
     *(GRAPH / "demo" / one for one in ("app.py", "workspace.py")),

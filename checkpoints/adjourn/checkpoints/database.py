@@ -56,15 +56,15 @@ CACHED_STATEMENTS = 256  # SQLite: prepared statements a connection keeps; the d
 _GIVEN_UP = frozenset({"40P01", "40001", 1213})
 
 
-# What SQLite says, and what is to be done.
+# What SQLite says, and what is to be done: it stands behind that.
 _ADVICE = {
-    "malformed": "the file is damaged or was cut short: put a backup in its place, or save what can be read by "
+    "malformed": "; the file is damaged or was cut short: put a backup in its place, or save what can be read by "
     "`sqlite3 FILE .recover`",
-    "readonly": "the file and its folder must be writable even for a look, since the log is kept beside it: allow it, or "
+    "readonly": "; the file and its folder must be writable even for a look, since the log is kept beside it: allow it, or "
     "copy the file to where it is",
-    "disk is full": "nothing of it was stored: make room, then try again",
-    "disk I/O error": "nothing of it was stored: see whether its disk is full or broken, then try again",
-    "locked": "another program holds it: wait until it has ended, or end it",
+    "disk is full": "; nothing of it was stored: make room, then try again",
+    "disk I/O error": "; nothing of it was stored: see whether its disk is full or broken, then try again",
+    "locked": "; another program holds it: wait until it has ended, or end it",
 }
 
 
@@ -419,7 +419,7 @@ class Database:
 
 def advice(cause: BaseException) -> str:
     """What to do about an error of SQLite, to stand behind it; empty where there is nothing more to say."""
-    return next((f"; {what}" for sign, what in _ADVICE.items() if sign in str(cause)), "")
+    return next((what for sign, what in _ADVICE.items() if sign in str(cause)), "")
 
 
 def was_given_up(error: BaseException) -> bool:

@@ -128,7 +128,7 @@ OWN: Mapping[str, str] = {
         "{flag} {id}：它的类型是 {type}，要用 --set {place}=VALUE 回答"
     ),
     "{flag} {given} has no value; write {flag} ID.FIELD=VALUE": "{flag} {given} 没有值；写成 {flag} ID.FIELD=VALUE",
-    "--set {given} has no value; write --set FIELD=VALUE": "--set {given} 没有值；写成 --set FIELD=VALUE",
+    "{flag} {given} has no value; write {flag} {what}=VALUE": "{flag} {given} 没有值；写成 {flag} {what}=VALUE",
     "{flag} gives {field} of {id} twice; give it once": "{flag} 给了 {id} 的 {field} 两次；只能给一次",
     "{flag} {place}: there is no such field; it takes {fields}": "{flag} {place}：没有这个字段；可填的是 {fields}",
     "one value: {example}": "一个值：{example}",
@@ -224,8 +224,17 @@ OWN: Mapping[str, str] = {
     "another process has been creating or upgrading this database for {seconds} s; try again when it has ended": (
         "另一个进程正在创建或升级此数据库，已等待 {seconds} 秒；请在它结束后重试"
     ),
-    "the database cannot be written now: {why}; is another program holding it?": (
-        "数据库现在无法写入：{why}；是否被其他程序占用？"
+    "the database cannot be written now: {why}": "数据库现在无法写入：{why}",
+    "{why}; the file is damaged or was cut short: put a backup in its place, or save what can be read by "
+    "`sqlite3 FILE .recover`": "{why}；文件已损坏或不完整：请换上备份，或用 `sqlite3 FILE .recover` 取出能读的部分",
+    "{why}; the file and its folder must be writable even for a look, since the log is kept beside it: allow it, or "
+    "copy the file to where it is": "{why}；即使只是查看，文件和所在目录也必须可写，因为日志就放在旁边：请开放写权限，或把文件复制到可写的地方",
+    "{why}; nothing of it was stored: make room, then try again": "{why}；什么都没有写入：请腾出空间后重试",
+    "{why}; nothing of it was stored: see whether its disk is full or broken, then try again": (
+        "{why}；什么都没有写入：请检查磁盘是否已满或损坏，然后重试"
+    ),
+    "{why}; another program holds it: wait until it has ended, or end it": (
+        "{why}；文件被另一个程序占用：请等它结束，或结束它"
     ),
     "the database cannot hold this: {why}; ids and names have at most 255 characters, and no NUL": (
         "数据库存不下：{why}；id 和名称最多 255 个字符，且不能有 NUL"
