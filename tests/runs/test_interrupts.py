@@ -545,7 +545,7 @@ async def test_errors_name_what_to_do(house):
     with pytest.raises(NotResumable, match="finished"):
         await runner.resume(run.id)
     with pytest.raises(UsageError, match=run.id):
-        await runner.start("go", run_id=run.id)
+        await runner.start("something else", run_id=run.id)
 
 
 def test_c43_sync_twins_in_a_script_and_in_a_running_loop(house):

@@ -22,9 +22,8 @@ async def test_the_same_start_again_gives_the_run_as_it_stands(house):
     again = await runner.start("restart", run_id="job-7", thread_id="t", by="wang", on_event=house.hear)
     assert (again.status, again.interrupts) == ("interrupted", first.interrupts)  # the question is still open
     await runner.resume("job-7", {first.interrupts[0].id: approve()}, on_event=house.hear)
-    again = await house.runner([], shop).start(
-        "restart", run_id="job-7", by="wang"
-    )  # no thread: that of the first
+    # without a thread: that of the first
+    again = await house.runner([], shop).start("restart", run_id="job-7", by="wang")
     assert (again.status, again.answer, shop.count("restart_service")) == ("finished", "ok", 1)
     house.check(["job-7"])
 

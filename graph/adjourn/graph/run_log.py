@@ -90,10 +90,9 @@ class RunLog:
         self._entered: dict[tuple[int, str], tuple[datetime, int]] = {}  # reads: since when, which attempt
         self._next = 1
         self._knows_last = True  # no transaction of ours may have been rolled back behind `_next`
-        self._parts: dict[
-            str, int
-        ] = {}  # by the beginning of their keys: how many words of progress there are
-        self._reporting: dict[tuple[int, str], asyncio.Future[list[Event]]] = {}  # the last of each call
+        # how many words of progress there are, by the beginning of their keys, and the last of each call on its way
+        self._parts: dict[str, int] = {}
+        self._reporting: dict[tuple[int, str], asyncio.Future[list[Event]]] = {}
         self._begun: set[str] = set()  # keys of `step_started`: a flow may come to one step twice
         self.learn(before)
 

@@ -20,9 +20,8 @@ Said = str | HumanMessage | Sequence[str | Mapping[str, Any] | Attachment]
 
 # A closed list: a block of another type could pass for a call or its result.
 TYPES = ATTACHED | {"text"}
-MOST = (
-    8_000_000  # characters of JSON: four megabytes of images, and half of what MariaDB takes in one statement
-)
+# characters of JSON: four megabytes of images, and half of what MariaDB takes in one statement
+MOST = 8_000_000
 
 
 @dataclass(frozen=True, slots=True)

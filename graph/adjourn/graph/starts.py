@@ -156,10 +156,8 @@ def check_new(
     except RunNotFound:
         return
     same = all(getattr(known, one) == getattr(run, one) for one in ("input", "graph", "started_by"))
-    if not (same and journal.read_blocks(connection, known) == said.blocks) or thread_id not in (
-        None,
-        known.thread_id,
-    ):
+    same = same and thread_id in (None, known.thread_id)
+    if not (same and journal.read_blocks(connection, known) == said.blocks):
         raise UsageError(
             f"there is a run {run.id!r} already, which began with another message, thread, graph or person; take another id"
         )

@@ -58,9 +58,8 @@ async def fork(
         return Begun(journal.read_run(connection, run.id), told)
 
     made = await owner.own(begin, behalf, short=False)
-    if (
-        made.status == RunStatus.INTERRUPTED and not made.interrupts
-    ):  # only specialists waited: new ones begin
+    # where only specialists waited, new ones begin
+    if made.status == RunStatus.INTERRUPTED and not made.interrupts:
         return await answering.recover(owner, made.id, behalf, here=None)
     return made
 

@@ -52,9 +52,8 @@ class ModelNode:
     """Asks the model once per superstep. Returns `tools`, `model` or `finish` as its outcome.
 
     `fallbacks` are asked in their order when the model cannot be reached (C-58); `choose_model` names the one of all of them
-    that is asked first. `serial`: this is the step of a flow
-    (C-77); `forced`: the provider is told that its one tool must be called. `provider_tools` are tools that the provider runs
-    itself, as its API describes them (C-13).
+    that is asked first. `serial`: this is the step of a flow (C-77); `forced`: the provider is told that its one tool must be
+    called. `provider_tools` are tools that the provider runs itself, as its API describes them (C-13).
     """
 
     def __init__(

@@ -59,9 +59,8 @@ class Settings:
     def _is_kept_back(self) -> bool:
         if self.store != os.environ.get(STORE_VARIABLE):
             return False
-        from adjourn.checkpoints.servers import (
-            shown_url,  # SQLAlchemy, which most of the printed commands do without
-        )
+        # it imports SQLAlchemy, which most of the printed commands do without
+        from adjourn.checkpoints.servers import shown_url
 
         return "***" in shown_url(self.store)
 

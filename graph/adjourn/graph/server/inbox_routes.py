@@ -29,9 +29,8 @@ async def inbox(request: Request) -> Response:
         allowed = await may_answer(desk, caller, run, question)
         if mine or allowed:
             shown_ones.append(_asked(run, question, mine=mine, allowed=allowed))
-        if (
-            len(shown_ones) == MOST_QUESTIONS
-        ):  # each more is a question to the rule of the app, and shown to nobody
+        # each more is a question to the rule of the app, and shown to nobody
+        if len(shown_ones) == MOST_QUESTIONS:
             break
     told = [str(one) for one in damaged] if caller.sees_all else []
     return shown(Inbox(questions=shown_ones, damaged=told))
