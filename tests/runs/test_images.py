@@ -212,6 +212,34 @@ async def test_a_tool_of_langchain_or_of_an_mcp_server_attaches_what_its_content
     assert beside(house.models[-1].requests[-1]) == [image]
 
 
+async def test_a_tool_of_langchain_that_finds_nothing_tells_an_empty_list(house):
+    @langchain_tool
+    def find(query: str) -> list[str]:
+        """Find."""
+        return []
+
+    turns = [says("", call("find", {"query": "x"})), "none"]
+    run = await house.runner(turns, tools=[as_tool(find, effect="read")]).start("look")
+    assert json.loads(run.calls[0].result)["data"] == []
+
+
+async def test_an_error_with_an_image_is_told_with_what_the_image_was(house):
+    @langchain_tool
+    def shoot() -> ToolMessage:
+        """Shoot."""
+        return ToolMessage([{"type": "text", "text": "no page"}, IMAGE], tool_call_id="x", status="error")
+
+    run = await house.runner(
+        [says("", call("shoot", {})), "none"], tools=[as_tool(shoot, effect="read")]
+    ).start("look")
+    told = json.loads(run.calls[0].result)
+    assert (told["errorCode"], "no page" in told["message"], "[image/png" in told["message"]) == (
+        "tool_error",
+        True,
+        True,
+    ), told
+
+
 async def test_data_that_reads_like_an_image_is_data(house):
     @tool(effect="read")
     def fetch() -> dict:

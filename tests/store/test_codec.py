@@ -457,6 +457,17 @@ def test_what_json_or_python_cannot_say_is_refused_in_words() -> None:
             Codec().encode(value)
 
 
+def test_messages_that_json_cannot_say_are_refused_in_words() -> None:
+    deep: Any = 1
+    for _ in range(90):
+        deep = {1: deep}
+    message = HumanMessage("x", additional_kwargs={"deep": deep})
+    with SQLAlchemySaver("sqlite://") as saver:
+        where = put(saver, config(), {})
+        with pytest.raises(UsageError, match=r"cannot be stored|nested deeper"):
+            saver.put_writes(where, [("messages", [message])], "task")
+
+
 def test_a_large_dict_with_a_key_that_is_no_text_of_unicode_is_stored() -> None:
     with SQLAlchemySaver("sqlite://") as saver:
         value = {"\ud800": "x" * 2_000, "b": "y" * 2_000}

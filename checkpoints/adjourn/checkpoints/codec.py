@@ -120,9 +120,9 @@ class Codec:
                 return orjson.dumps(value).decode()
             except TypeError:  # an integer beyond 64 bits or a lone surrogate: tagged below
                 pass
-        elif placer and type(value) is list and are_storable(value):  # as below, of what nodes write mostly
-            return dump(tagged("messages", placer.place(value)))
         try:
+            if placer and type(value) is list and are_storable(value):  # what nodes write mostly: no walk
+                return dump(tagged("messages", placer.place(value)))
             return dump(_Packing(self, placer).pack(value))
         except (TypeError, ValueError) as error:  # JSON has its own bounds, and tags take levels too
             raise UsageError(f"a value cannot be stored, {_INSTEAD}: {error}") from error

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 from adjourn.checkpoints.errors import ToolDefinitionError
 from adjourn.checkpoints.lifecycle import Effect
-from adjourn.nodes.attachments import attachment_of
+from adjourn.nodes.attachments import Attachment, attachment_of, detached
 from adjourn.nodes.context import ToolContext
 from adjourn.nodes.definition import checked
 from adjourn.nodes.parameters import ModelParameters, Parameters, SchemaParameters, injection, is_secret
@@ -190,6 +190,7 @@ def _unpacked(given: Any) -> Any:
     if isinstance(given, ToolMessage):
         told = _data(given.content)
         if given.status == "error":
+            told, _ = detached(told)
             raise ToolError(told if isinstance(told, str) else json.dumps(told, ensure_ascii=False))
         people = _unwrapped(given.artifact)
         return told if given.artifact is None or people == told else Told(for_model=told, for_people=people)
@@ -197,7 +198,7 @@ def _unpacked(given: Any) -> Any:
         raise ToolError(
             "it returned a LangGraph Command, which LangChain's own agent would carry out; return plain data"
         )
-    return _data(given) if isinstance(given, list) else given
+    return _data(given) if isinstance(given, list) and given else given
 
 
 def _is_command(one: Any) -> bool:
@@ -207,8 +208,10 @@ def _is_command(one: Any) -> bool:
 def _data(content: Any) -> Any:
     """The content of a message as data: text that is a JSON object or list is that; text blocks are one text, and blocks
     of images and files are attachments."""
-    if isinstance(content, list) and any(isinstance(one, dict) and attachment_of(one) for one in content):
-        return [_part(one) for one in content]
+    if isinstance(content, list):
+        parts = [_part(one) for one in content]
+        if any(isinstance(one, Attachment) for one in parts):
+            return parts
     if isinstance(content, list) and all(
         isinstance(one, dict) and one.get("type") == "text" for one in content
     ):
